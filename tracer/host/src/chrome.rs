@@ -9,7 +9,9 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
-use takt_tracer::decode::{Item, Names, Record, escape_json_controls, write_json_fields};
+use takt_tracer::decode::{
+    Item, Names, Record, escape_json_controls, put_decimal, put_json_fields, put_json_string,
+};
 
 use super::slices::{self, Change, Runs, Slices};
 use super::{Export, Facts};
@@ -24,6 +26,10 @@ pub(super) struct Chrome<'o> {
     lost_sub_buffers: u64,
     damages: u64,
     is_first: bool,
+    /// The event in the making.
+    event: String,
+    /// The changes that the last item has made.
+    changes: Vec<(u8, u64, Change)>,
 }
 
 impl<'o> Chrome<'o> {
@@ -36,6 +42,8 @@ impl<'o> Chrome<'o> {
             lost_sub_buffers: 0,
             damages: 0,
             is_first: true,
+            event: String::new(),
+            changes: Vec::new(),
         }
     }
 
@@ -52,35 +60,60 @@ impl<'o> Chrome<'o> {
     }
 
     fn put_change(&mut self, cpu: u8, ns: u64, change: Change, names: &Names) -> io::Result<()> {
-        let (name, args) = match change {
-            Change::End => {
-                return self.put(&json!({"ph": "E", "pid": cpu, "tid": 0, "ts": micros(ns)}));
-            }
-            Change::Begin(Runs::Thread(tid)) => (
-                names.threads.comm(tid),
-                json!({"pid": names.threads.pid(tid)}),
-            ),
-            Change::Begin(Runs::Irq(vector)) => {
-                (slices::irq_name(vector, names), json!({"vector": vector}))
+        self.separate()?;
+        let event = &mut self.event;
+        event.clear();
+        event.push('{');
+        let ph = match change {
+            Change::End => 'E',
+            Change::Begin(runs) => {
+                match runs {
+                    Runs::Thread(tid) => {
+                        event.push_str("\"args\":{\"pid\":");
+                        put_decimal(event, names.threads.pid(tid));
+                        event.push_str("},\"name\":");
+                        put_json_string(event, names.threads.comm(tid));
+                    }
+                    Runs::Irq(vector) => {
+                        event.push_str("\"args\":{\"vector\":");
+                        put_decimal(event, vector);
+                        event.push_str("},\"name\":");
+                        put_json_string(event, &slices::irq_name(vector, names));
+                    }
+                }
+                event.push(',');
+                'B'
             }
         };
-        self.put(
-            &json!({"ph": "B", "pid": cpu, "tid": 0, "ts": micros(ns), "name": name, "args": args}),
-        )
+        event.push_str("\"ph\":\"");
+        event.push(ph);
+        event.push_str("\",\"pid\":");
+        put_decimal(event, cpu);
+        event.push_str(",\"tid\":0,\"ts\":");
+        put_micros(event, ns);
+        // As a float of JSON, which has a decimal.
+        if ns.is_multiple_of(1000) {
+            event.push_str(".0");
+        }
+        event.push('}');
+        self.out.write_all(event.as_bytes())
     }
 
     /// Its fields are written by who knows their types, so this is no [`Value`].
     fn put_instant(&mut self, record: &Record<'_>, names: &Names) -> io::Result<()> {
         self.separate()?;
-        let ts = micros(names.clock.ns(record.ts));
-        let name = escape_json_controls(serde_json::to_string(&record.event.name)?);
-        write!(
-            self.out,
-            r#"{{"ph":"i","s":"t","pid":{},"tid":0,"ts":{ts},"name":{name},"args":{{"#,
-            record.cpu
-        )?;
-        write_json_fields(&mut self.out, record, names)?;
-        self.out.write_all(b"}}")
+        let event = &mut self.event;
+        event.clear();
+        event.push_str(r#"{"ph":"i","s":"t","pid":"#);
+        put_decimal(event, record.cpu);
+        event.push_str(r#","tid":0,"ts":"#);
+        put_micros(event, names.clock.ns(record.ts));
+        event.push_str(r#","name":"#);
+        put_json_string(event, &record.event.name);
+        event.push_str(r#","args":{"#);
+        put_json_fields(event, record, names);
+        event.push_str("}}");
+        self.out.write_all(event.as_bytes())
     }
 
     fn put_name(&mut self, cpu: u8) -> io::Result<()> {
@@ -103,13 +136,14 @@ impl Export for Chrome<'_> {
             names.learn(record);
             self.put_name(record.cpu)?;
         }
-        let mut changes = Vec::new();
+        let mut changes = std::mem::take(&mut self.changes);
         self.slices.follow(item, names, |cpu, ns, change| {
             changes.push((cpu, ns, change))
         });
-        for (cpu, ns, change) in changes {
+        for (cpu, ns, change) in changes.drain(..) {
             self.put_change(cpu, ns, change, names)?;
         }
+        self.changes = changes;
         match item {
             Item::Record(record) if slices::is_change(record) => Ok(()),
             Item::Record(record) => self.put_instant(record, names),
@@ -148,6 +182,20 @@ impl Export for Chrome<'_> {
         });
         writeln!(self.out, "\n],\"otherData\":{rest}}}")
     }
+}
+
+/// Microseconds, with the decimals that are not 0.
+fn put_micros(out: &mut String, ns: u64) {
+    put_decimal(out, ns / 1000);
+    let rest = ns % 1000;
+    if rest == 0 {
+        return;
+    }
+    out.push('.');
+    for digit in [rest / 100, rest / 10 % 10, rest % 10] {
+        put_decimal(out, digit);
+    }
+    out.truncate(out.trim_end_matches('0').len());
 }
 
 /// Microseconds. A float tells nanoseconds apart for 104 days.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use takt_tracer::decode::{Item, Names};
+use takt_tracer::decode::{Item, Names, put_decimal};
 
 use super::{Export, Facts};
 use takt_base::term::printable;
@@ -12,11 +12,16 @@ const HEADER: &str = "ts_ns,cpu,pid,task,flags,event,message\r\n";
 /// The table.
 pub(super) struct Csv<'o> {
     out: &'o mut dyn Write,
+    /// The line in the making.
+    line: String,
 }
 
 impl<'o> Csv<'o> {
     pub(super) fn new(out: &'o mut dyn Write) -> Self {
-        Self { out }
+        Self {
+            out,
+            line: String::new(),
+        }
     }
 
     /// A line about what is not there.
@@ -35,17 +40,25 @@ impl Export for Csv<'_> {
         match item {
             Item::Record(record) => {
                 names.learn(record);
-                write!(
-                    self.out,
-                    "{},{},{},{},{},{},{}\r\n",
-                    names.clock.ns(record.ts),
-                    record.cpu,
-                    names.threads.pid(record.tid),
-                    quoted(&names.threads.task(record.tid)),
-                    record.context.flags(),
-                    quoted(&record.event.name),
-                    quoted(&names.message(record)),
-                )
+                let line = &mut self.line;
+                line.clear();
+                put_decimal(line, names.clock.ns(record.ts));
+                line.push(',');
+                put_decimal(line, record.cpu);
+                line.push(',');
+                put_decimal(line, names.threads.pid(record.tid));
+                line.push(',');
+                put_quoted(line, |line| {
+                    line.push_str(names.threads.task(record.tid));
+                });
+                line.push(',');
+                record.context.put_columns(line);
+                line.push(',');
+                put_quoted(line, |line| line.push_str(&record.event.name));
+                line.push(',');
+                put_quoted(line, |line| names.put_message(line, record));
+                line.push_str("\r\n");
+                self.out.write_all(line.as_bytes())
             }
             Item::Lost {
                 cpu,
@@ -60,6 +73,17 @@ impl Export for Csv<'_> {
             ),
             Item::Damage(damage) => self.note("", "", "damaged", &damage.to_string()),
         }
+    }
+}
+
+/// What `put` puts, [`quoted`].
+fn put_quoted(line: &mut String, put: impl FnOnce(&mut String)) {
+    let begin = line.len();
+    put(line);
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b',' | b'"');
+    if !line.as_bytes()[begin..].iter().all(is_plain) {
+        let text = line.split_off(begin);
+        line.push_str(&quoted(&text));
     }
 }
 

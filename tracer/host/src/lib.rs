@@ -2,6 +2,9 @@
 //!
 //! An export sees the items of a trace in the order of time, one by one: nothing of it grows with the trace. Whatever
 //! the format, it says how many events were lost and where.
+//!
+//! What is done for each event is in `takt-tracer`, `takt-base` and here, which cargo optimizes in the profile `dev` too, and not
+//! behind a generic parameter, by which it would be compiled with the command that calls it.
 
 #![forbid(unsafe_code)]
 #![deny(
@@ -17,6 +20,7 @@ mod flamegraph;
 mod format;
 pub mod graph;
 pub mod latency;
+mod pass;
 mod perfetto;
 mod slices;
 #[cfg(test)]
@@ -28,6 +32,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
+pub use pass::{Passed, Wanted, pass};
 use takt_tracer::decode::{EventDef, EventTable, Item, Names, ftrace};
 
 use takt_base::units::CpuSet;
@@ -158,9 +163,31 @@ pub struct Selection {
 }
 
 impl Selection {
+    /// Everything.
+    pub const ALL: Self = Self {
+        cpus: None,
+        from: 0,
+        to: u64::MAX,
+    };
+
+    /// Whether it is everything.
+    #[must_use]
+    pub const fn is_all(&self) -> bool {
+        self.cpus.is_none() && self.is_of_all_times()
+    }
+
+    /// Whether it is not about a time.
+    #[must_use]
+    pub const fn is_of_all_times(&self) -> bool {
+        self.from == 0 && self.to == u64::MAX
+    }
+
     /// Whether an item belongs to it. Damage always does: no one can say where it belongs.
     #[must_use]
     pub fn has(&self, item: &Item<'_>, names: &Names) -> bool {
+        if self.is_all() {
+            return true;
+        }
         let (cpu, ts) = match item {
             Item::Record(record) => (record.cpu, record.ts),
             Item::Lost { cpu, ts, .. } => (*cpu, *ts),

@@ -1,7 +1,7 @@
 //! Reading the frames of `trace.bin` and `log.bin`, or of a live stream.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::vec::Vec;
 
 use super::{Damage, Error, Fault, HeaderFault};
@@ -293,11 +293,7 @@ impl<R: Read> FrameReader<R> {
             self.start = 0;
         }
         while self.buffer.len() < self.start + len && !self.is_at_end {
-            let have = self.buffer.len();
-            self.buffer.resize(have + CHUNK, 0);
-            let read = self.input.read(&mut self.buffer[have..]);
-            self.buffer.truncate(have + *read.as_ref().unwrap_or(&0));
-            match read {
+            match read_on(&mut self.input, &mut self.buffer) {
                 Ok(count) => self.is_at_end = count == 0,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(source) => {
@@ -324,6 +320,15 @@ enum Taken {
     End,
     Good(Frame),
     Bad(Fault),
+}
+
+/// Reads some bytes behind others. For any kind of input, so that it is compiled once.
+fn read_on(input: &mut dyn Read, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    let have = buffer.len();
+    buffer.resize(have + CHUNK, 0);
+    let read = input.read(&mut buffer[have..]);
+    buffer.truncate(have + *read.as_ref().unwrap_or(&0));
+    read
 }
 
 /// How much is read at once.

@@ -4,9 +4,11 @@ use std::format;
 use std::io::{self, Write};
 use std::string::{String, ToString};
 
+use super::Damage;
 use super::merge::Item;
 use super::meta::FieldDef;
 use super::names::{Names, signed};
+use super::put;
 use super::record::{Record, Value};
 use super::types::FieldType;
 
@@ -21,29 +23,34 @@ use super::types::FieldType;
 /// # Errors
 /// Those of `out`.
 pub fn write_json(mut out: impl Write, item: &Item<'_>, names: &mut Names) -> io::Result<()> {
+    let mut line = core::mem::take(&mut names.line);
+    line.clear();
+    put_json(&mut line, item, names);
+    let written = out.write_all(line.as_bytes());
+    names.line = line;
+    written
+}
+
+/// Puts what [`write_json`] writes behind `out`.
+fn put_json(out: &mut String, item: &Item<'_>, names: &mut Names) {
     match item {
         Item::Record(record) => {
             names.learn(record);
-            write!(
-                out,
-                "{{\"cpu\":{},\"ts_ns\":{}",
-                record.cpu,
-                names.clock.ns(record.ts)
-            )?;
-            write!(
-                out,
-                ",\"task\":{}",
-                string(&names.threads.task(record.tid))?
-            )?;
-            write!(out, ",\"pid\":{}", names.threads.pid(record.tid))?;
-            write!(out, ",\"flags\":{}", string(&record.context.flags())?)?;
-            write!(
-                out,
-                ",\"event\":{},\"fields\":{{",
-                string(&record.event.name)?
-            )?;
-            write_json_fields(&mut out, record, names)?;
-            out.write_all(b"}}\n")
+            out.push_str("{\"cpu\":");
+            put::decimal(out, record.cpu);
+            out.push_str(",\"ts_ns\":");
+            put::decimal(out, names.clock.ns(record.ts));
+            out.push_str(",\"task\":");
+            put_json_string(out, names.threads.task(record.tid));
+            out.push_str(",\"pid\":");
+            put::decimal(out, names.threads.pid(record.tid));
+            out.push_str(",\"flags\":\"");
+            record.context.put_columns(out);
+            out.push_str("\",\"event\":");
+            put_json_string(out, &record.event.name);
+            out.push_str(",\"fields\":{");
+            put_json_fields(out, record, names);
+            out.push_str("}}\n");
         }
         Item::Lost {
             cpu,
@@ -52,111 +59,124 @@ pub fn write_json(mut out: impl Write, item: &Item<'_>, names: &mut Names) -> io
             sub_buffers,
         } => {
             let ts = names.clock.ns(*ts);
-            write!(out, "{{\"cpu\":{cpu},\"ts_ns\":{ts}")?;
-            writeln!(
-                out,
-                ",\"lost_events\":{events},\"lost_sub_buffers\":{sub_buffers}}}"
-            )
+            out.push_str(&format!(
+                "{{\"cpu\":{cpu},\"ts_ns\":{ts},\"lost_events\":{events},\"lost_sub_buffers\":{sub_buffers}}}\n"
+            ));
         }
         Item::Damage(damage) => {
-            let what = string(&damage.fault.to_string())?;
-            writeln!(
-                out,
-                "{{\"damage\":{what},\"offset\":{},\"skipped\":{}}}",
-                damage.offset, damage.skipped
-            )
+            out.push_str("{\"damage\":");
+            put_json_string(out, &damage.fault.to_string());
+            let Damage {
+                offset, skipped, ..
+            } = damage;
+            out.push_str(&format!(",\"offset\":{offset},\"skipped\":{skipped}}}\n"));
         }
     }
 }
 
-/// Writes the fields of a record as the members of a JSON object, without its braces, as [`write_json`] does.
-///
-/// # Errors
-/// Those of `out`.
-pub fn write_json_fields(
-    mut out: impl Write,
-    record: &Record<'_>,
-    names: &Names,
-) -> io::Result<()> {
+/// Puts the fields of a record behind `out` as the members of a JSON object, without its braces, as [`write_json`] does.
+pub fn put_json_fields(out: &mut String, record: &Record<'_>, names: &Names) {
     for (number, (field, value)) in record.fields().enumerate() {
-        let comma = if number == 0 { "" } else { "," };
-        write!(out, "{comma}{}:", string(&field.name)?)?;
+        if number > 0 {
+            out.push(',');
+        }
+        put_key(out, field, "");
         if let Some(elements) = value.elements() {
-            write_array(&mut out, field, elements, names)?;
-            write_cut(&mut out, record, field)?;
+            put_array(out, field, elements, names);
+            put_cut(out, record, field);
             continue;
         }
         let bits = value.number().unwrap_or(0);
         match &field.ty {
-            FieldType::Unsigned | FieldType::Hex | FieldType::Prio => write!(out, "{bits}")?,
-            FieldType::Signed => write!(out, "{}", signed(field, bits))?,
-            FieldType::Cycles => write!(out, "{}", names.clock.ns(bits))?,
+            FieldType::Unsigned | FieldType::Hex | FieldType::Prio => put::decimal(out, bits),
+            FieldType::Signed => put::signed(out, signed(field, bits)),
+            FieldType::Cycles => put::decimal(out, names.clock.ns(bits)),
             FieldType::Tid => {
                 let tid = bits as u8;
-                let comm = string(&names.threads.comm(tid))?;
-                let name = string(&format!("{}_comm", field.name))?;
-                write!(out, "{},{name}:{comm}", names.threads.pid(tid))?;
+                put::decimal(out, names.threads.pid(tid));
+                out.push(',');
+                put_key(out, field, "_comm");
+                put_json_string(out, names.threads.comm(tid));
             }
             FieldType::Enum(_)
             | FieldType::Flags(_)
             | FieldType::Symbol
             | FieldType::Block { .. } => {
-                write!(out, "{}", string(&names.show(field, value))?)?;
+                put_string_of(out, |out| names.put_value(out, field, value));
             }
             FieldType::Irq => {
-                let irq = string(names.irqs.shown(bits as u8))?;
-                write!(
-                    out,
-                    "{bits},{}:{irq}",
-                    string(&format!("{}_name", field.name))?
-                )?;
+                put::decimal(out, bits);
+                out.push(',');
+                put_key(out, field, "_name");
+                put_json_string(out, names.irqs.shown(bits as u8));
             }
             FieldType::Str(_) => {
-                write!(out, "{}", string(&text(value))?)?;
-                write_cut(&mut out, record, field)?;
+                // As bytes; what could do harm is escaped.
+                if let Value::Bytes(bytes) = value {
+                    put_json_string(out, &String::from_utf8_lossy(bytes));
+                } else {
+                    out.push_str("\"\"");
+                }
+                put_cut(out, record, field);
             }
         }
     }
-    Ok(())
+}
+
+/// A field's name, with a suffix, and the colon.
+fn put_key(out: &mut String, field: &FieldDef, suffix: &str) {
+    put_string_of(out, |out| {
+        out.push_str(&field.name);
+        out.push_str(suffix);
+    });
+    out.push(':');
 }
 
 /// A member that says that the rest of a dynamic field was cut.
-fn write_cut(mut out: impl Write, record: &Record<'_>, field: &FieldDef) -> io::Result<()> {
-    if !record.is_cut || !field.slot.is_dynamic() {
-        return Ok(());
+fn put_cut(out: &mut String, record: &Record<'_>, field: &FieldDef) {
+    if record.is_cut && field.slot.is_dynamic() {
+        out.push(',');
+        put_key(out, field, "_is_cut");
+        out.push_str("true");
     }
-    write!(out, ",{}:true", string(&format!("{}_is_cut", field.name))?)
 }
 
 /// Elements of an array, as a field of their type is written.
-fn write_array(
-    mut out: impl Write,
-    field: &FieldDef,
-    elements: &[u64],
-    names: &Names,
-) -> io::Result<()> {
-    out.write_all(b"[")?;
+fn put_array(out: &mut String, field: &FieldDef, elements: &[u64], names: &Names) {
+    out.push('[');
     for (number, element) in elements.iter().enumerate() {
-        let comma = if number == 0 { "" } else { "," };
+        if number > 0 {
+            out.push(',');
+        }
         match field.ty {
-            FieldType::Symbol => write!(out, "{comma}{}", string(&names.symbol(*element))?)?,
-            FieldType::Signed => write!(out, "{comma}{}", signed(field, *element))?,
-            _ => write!(out, "{comma}{element}")?,
+            FieldType::Symbol => put_string_of(out, |out| names.put_symbol(out, *element)),
+            FieldType::Signed => put::signed(out, signed(field, *element)),
+            _ => put::decimal(out, *element),
         }
     }
-    out.write_all(b"]")
+    out.push(']');
 }
 
-/// The bytes as text; [`string`] escapes what could do harm.
-fn text(value: &Value) -> String {
-    match value {
-        Value::Number(_) | Value::Array(_) => String::new(),
-        Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+/// Puts a text behind `out` as a string of JSON, with no control character as it is.
+pub fn put_json_string(out: &mut String, text: &str) {
+    put_string_of(out, |out| out.push_str(text));
+}
+
+/// What `put` puts as a string.
+fn put_string_of(out: &mut String, put: impl FnOnce(&mut String)) {
+    out.push('"');
+    let begin = out.len();
+    put(out);
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    if !out.as_bytes()[begin..].iter().all(is_plain) {
+        let text = out.split_off(begin);
+        // A string can always be written.
+        let json = serde_json::to_string(&text).unwrap_or_default();
+        out.pop();
+        out.push_str(&escape_json_controls(json));
+        return;
     }
-}
-
-fn string(text: &str) -> io::Result<String> {
-    Ok(escape_json_controls(serde_json::to_string(text)?))
+    out.push('"');
 }
 
 /// Escapes DEL and the C1 control characters of a JSON text. JSON allows them raw, but a terminal that shows them acts on

@@ -1,6 +1,8 @@
 //! The records of all CPUs in the order of time.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::io::{Read, Seek, SeekFrom};
 use std::vec::Vec;
 use std::{format, vec};
@@ -8,7 +10,7 @@ use std::{format, vec};
 use super::file::{Lane, TraceFile, lost_since};
 use super::gaps::Gaps;
 use super::meta::EventTable;
-use super::record::Record;
+use super::record::{Record, Value};
 use super::sub::SubBuffer;
 use super::{Damage, Error};
 use crate::wire::SubHeader;
@@ -41,13 +43,27 @@ pub enum Item<'t> {
 #[derive(Debug)]
 pub struct Merge<'a, R> {
     input: &'a mut R,
+    lanes: Lanes<'a>,
+}
+
+/// The CPUs. What is done for each record is done without knowing what kind of input it is, so that it is compiled once.
+#[derive(Debug)]
+struct Lanes<'a> {
     table: &'a EventTable,
     sub_size: usize,
-    lanes: Vec<Cursor<'a>>,
+    cursors: Vec<Cursor<'a>>,
     /// The lanes that have something, by the time of it and the CPU.
-    ready: BTreeSet<(u64, usize)>,
+    ready: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Where in the input reading has ended.
+    at: Option<u64>,
+    /// The memory of the values of a record that nobody needs any more.
+    spare: Vec<Value>,
     is_started: bool,
 }
+
+/// Where sub-buffers are read from.
+trait Input: Read + Seek {}
+impl<R: Read + Seek> Input for R {}
 
 /// How far one CPU was read.
 #[derive(Debug)]
@@ -69,73 +85,106 @@ impl<'a, R: Read + Seek> Merge<'a, R> {
             last: None,
             head: None,
         };
-        let lanes = file.lanes.iter().map(cursor).collect();
         Self {
+            lanes: Lanes {
+                table,
+                sub_size,
+                cursors: file.lanes.iter().map(cursor).collect(),
+                ready: BinaryHeap::new(),
+                at: None,
+                spare: Vec::new(),
+                is_started: false,
+            },
             input: &mut file.input,
-            table,
-            sub_size,
-            lanes,
-            ready: BTreeSet::new(),
-            is_started: false,
         }
     }
+}
 
-    fn step(&mut self) -> Result<Option<Item<'a>>, Error> {
+impl<R> Merge<'_, R> {
+    /// Takes back a record that was looked at: the next one gets its memory.
+    pub fn give_back(&mut self, record: Record<'_>) {
+        self.lanes.spare = record.values;
+    }
+}
+
+impl<'a> Lanes<'a> {
+    fn step(&mut self, input: &mut dyn Input) -> Result<Option<Item<'a>>, Error> {
+        let mut source = Source {
+            input,
+            at: &mut self.at,
+            sub_size: self.sub_size,
+        };
         if !self.is_started {
             self.is_started = true;
-            for lane in 0..self.lanes.len() {
-                self.advance(lane)?;
+            for number in 0..self.cursors.len() {
+                let first =
+                    self.cursors[number].advance(self.table, &mut self.spare, &mut source)?;
+                self.ready.extend(first.map(|ts| Reverse((ts, number))));
             }
         }
-        let Some((_, lane)) = self.ready.pop_first() else {
+        let Some(mut first) = self.ready.peek_mut() else {
             return Ok(None);
         };
-        let item = self.lanes[lane].head.take();
-        self.advance(lane)?;
+        let Reverse((_, number)) = *first;
+        let cursor = &mut self.cursors[number];
+        let item = cursor.head.take();
+        match cursor.advance(self.table, &mut self.spare, &mut source)? {
+            Some(ts) => *first = Reverse((ts, number)),
+            None => drop(PeekMut::pop(first)),
+        }
         Ok(item)
     }
 
-    /// Finds the next item of a lane.
-    fn advance(&mut self, number: usize) -> Result<(), Error> {
-        let lane = &mut self.lanes[number];
+    fn stop(&mut self) {
+        self.ready.clear();
+        self.cursors.clear();
+    }
+}
+
+impl<'a> Cursor<'a> {
+    /// Finds the next item; gives its time.
+    fn advance(
+        &mut self,
+        table: &'a EventTable,
+        spare: &mut Vec<Value>,
+        source: &mut Source<'_>,
+    ) -> Result<Option<u64>, Error> {
         loop {
-            if let Some(item) = lane.sub.as_mut().and_then(|sub| sub.next(self.table)) {
-                let ts = lane.sub.as_ref().map_or(0, SubBuffer::last_ts);
-                lane.head = Some(item.map_or_else(Item::Damage, Item::Record));
-                self.ready.insert((ts, number));
-                return Ok(());
+            if let Some(sub) = &mut self.sub
+                && let Some(item) = sub.next_with(table, spare)
+            {
+                let ts = sub.last_ts();
+                self.head = Some(item.map_or_else(Item::Damage, Item::Record));
+                return Ok(Some(ts));
             }
-            let Some((offset, rest)) = lane.offsets.split_first() else {
-                lane.sub = None;
-                return Ok(());
+            let Some((offset, rest)) = self.offsets.split_first() else {
+                self.sub = None;
+                return Ok(None);
             };
-            lane.offsets = rest;
-            let bytes = load(self.input, *offset, self.sub_size)?;
+            self.offsets = rest;
+            let bytes = source.load(*offset)?;
             let sub = match SubBuffer::new(bytes, *offset) {
                 Ok(sub) => sub,
                 Err(damage) => {
-                    lane.head = Some(Item::Damage(damage));
-                    self.ready
-                        .insert((lane.last.map_or(0, |last| last.ts), number));
-                    return Ok(());
+                    self.head = Some(Item::Damage(damage));
+                    return Ok(Some(self.last.map_or(0, |last| last.ts)));
                 }
             };
             let header = *sub.header();
-            lane.sub = Some(sub);
-            let told = lost_since(lane.last.as_ref(), &header);
-            let gap = lane.gaps.before(header.seq);
+            self.sub = Some(sub);
+            let told = lost_since(self.last.as_ref(), &header);
+            let gap = self.gaps.before(header.seq);
             let events = told.saturating_add(gap.map_or(0, |gap| gap.events));
             let sub_buffers = gap.map_or(0, |gap| gap.unknown);
-            lane.last = Some(header);
+            self.last = Some(header);
             if events > 0 || sub_buffers > 0 {
-                lane.head = Some(Item::Lost {
+                self.head = Some(Item::Lost {
                     cpu: header.cpu,
                     ts: header.ts,
                     events,
                     sub_buffers,
                 });
-                self.ready.insert((header.ts, number));
-                return Ok(());
+                return Ok(Some(header.ts));
             }
         }
     }
@@ -145,26 +194,40 @@ impl<'a, R: Read + Seek> Iterator for Merge<'a, R> {
     type Item = Result<Item<'a>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let step = self.step();
+        let step = self.lanes.step(self.input);
         if step.is_err() {
-            self.ready.clear();
-            self.lanes.clear();
+            self.lanes.stop();
         }
         step.transpose()
     }
 }
 
-fn load<R: Read + Seek>(input: &mut R, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
-    let mut bytes = vec![0; len];
-    let read = input
-        .seek(SeekFrom::Start(offset))
-        .and_then(|_| input.read_exact(&mut bytes));
-    read.map_err(|source| {
-        let source = std::io::Error::new(
-            source.kind(),
-            format!("the file has changed while it was read: {source}"),
-        );
-        Error::Io { offset, source }
-    })?;
-    Ok(bytes)
+/// Where sub-buffers are read from, while it is lent.
+struct Source<'s> {
+    input: &'s mut dyn Input,
+    at: &'s mut Option<u64>,
+    sub_size: usize,
+}
+
+impl Source<'_> {
+    fn load(&mut self, offset: u64) -> Result<Vec<u8>, Error> {
+        let mut bytes = vec![0; self.sub_size];
+        // What a reader has in its buffer is not read again for a sub-buffer that is near the last one.
+        let sought = match self.at.take() {
+            Some(at) => self
+                .input
+                .seek_relative(offset.wrapping_sub(at).cast_signed()),
+            None => self.input.seek(SeekFrom::Start(offset)).map(drop),
+        };
+        let read = sought.and_then(|()| self.input.read_exact(&mut bytes));
+        read.map_err(|source| {
+            let source = std::io::Error::new(
+                source.kind(),
+                format!("the file has changed while it was read: {source}"),
+            );
+            Error::Io { offset, source }
+        })?;
+        *self.at = Some(offset + self.sub_size as u64);
+        Ok(bytes)
+    }
 }

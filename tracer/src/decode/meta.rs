@@ -4,6 +4,7 @@ use std::borrow::ToOwned;
 use std::collections::BTreeMap;
 use std::format;
 use std::string::String;
+use std::vec;
 use std::vec::Vec;
 
 use super::MetaError;
@@ -15,7 +16,10 @@ use crate::wire::{CLOCK_ID, Event, MAX_BYTES, event_of, u64_at};
 /// All events of an image, by id.
 #[derive(Clone, Debug, Default)]
 pub struct EventTable {
-    events: BTreeMap<u32, EventDef>,
+    /// By ascending id.
+    events: Vec<EventDef>,
+    /// By id: one more than the event's place, or 0. An id has 16 bits.
+    places: Vec<u16>,
 }
 
 /// What the metadata says about an event.
@@ -37,6 +41,8 @@ pub struct EventDef {
     pub role: Role,
     /// Number of extra words.
     pub words: usize,
+    /// Where in the name the part after the colon begins.
+    event_at: usize,
     pub(super) print: Template,
 }
 
@@ -144,9 +150,7 @@ impl EventDef {
 
     /// The part of the name after the colon: what a line of ftrace text shows.
     pub fn event(&self) -> &str {
-        self.name
-            .split_once(':')
-            .map_or(&self.name, |(_, event)| event)
+        &self.name[self.event_at..]
     }
 
     /// The number of the field of that name.
@@ -176,7 +180,7 @@ impl EventTable {
     /// # Errors
     /// [`MetaError`] with the offset if they cannot be understood, or if two events have the same id.
     pub fn parse(section: &[u8]) -> Result<Self, MetaError> {
-        let mut table = Self::default();
+        let mut events: BTreeMap<u32, EventDef> = BTreeMap::new();
         let mut at = 0;
         while at < section.len() {
             let error = |reason: String| MetaError {
@@ -212,7 +216,7 @@ impl EventTable {
             let text =
                 core::str::from_utf8(text).map_err(|_| error("the text is not UTF-8".into()))?;
             let event = EventDef::parse(id, text).map_err(error)?;
-            if let Some(other) = table.events.insert(id, event) {
+            if let Some(other) = events.insert(id, event) {
                 return Err(error(format!(
                     "event id {id} belongs to {} already",
                     other.name
@@ -220,22 +224,35 @@ impl EventTable {
             }
             at += 16 + text.len().next_multiple_of(8);
         }
-        Ok(table)
+        Ok(Self::of(events))
+    }
+
+    fn of(events: BTreeMap<u32, EventDef>) -> Self {
+        let nr_ids = (events.last_key_value()).map_or(0, |(last, _)| *last as usize + 1);
+        let mut places = vec![0; nr_ids];
+        for (id, place) in events.keys().zip(1..) {
+            places[*id as usize] = place;
+        }
+        Self {
+            events: events.into_values().collect(),
+            places,
+        }
     }
 
     /// The event with this id.
     pub fn get(&self, id: u32) -> Option<&EventDef> {
-        self.events.get(&id)
+        let place = self.places.get(id as usize)?.checked_sub(1)?;
+        self.events.get(usize::from(place))
     }
 
     /// The event with this name, `system:event`.
     pub fn by_name(&self, name: &str) -> Option<&EventDef> {
-        self.events.values().find(|event| event.name == name)
+        self.iter().find(|event| event.name == name)
     }
 
     /// All events, by ascending id.
     pub fn iter(&self) -> impl Iterator<Item = &EventDef> {
-        self.events.values()
+        self.events.iter()
     }
 }
 
@@ -316,6 +333,7 @@ impl EventDef {
             },
             _ => Role::Plain,
         };
+        let event_at = name.find(':').map_or(0, |colon| colon + 1);
         Ok(Self {
             id,
             name,
@@ -325,6 +343,7 @@ impl EventDef {
             doc: lines.doc.join("\n"),
             role,
             words,
+            event_at,
             print,
         })
     }

@@ -1,17 +1,19 @@
 //! What the numbers in records stand for: threads, times, symbols.
 
+use std::borrow::ToOwned;
 use std::boxed::Box;
-use std::collections::BTreeMap;
 use std::format;
-use std::string::{String, ToString};
+use std::string::String;
 use std::vec::Vec;
 
 use super::irqs::Irqs;
 use super::meta::{FieldDef, Role, Slot};
-use super::record::{REST, Record, Value};
+use super::put;
+use super::record::{REST, Record, Value, put_text};
 use super::switches::Switches;
+use super::symbols::Symbols;
 use super::template::{Fill, Part, Show, Subject};
-use super::text::{osnoise, stack};
+use super::text::{osnoise, put_stack};
 use super::types::{FieldType, number};
 
 /// Converts cycles of the TSC into nanoseconds.
@@ -30,12 +32,17 @@ impl TscClock {
 
     /// Nanoseconds of so many cycles, exact and rounded down; `u64::MAX` if they are more than that (584 years).
     pub const fn ns(self, cycles: u64) -> u64 {
-        let ns = cycles as u128 * 1_000_000_000 / self.hz as u128;
-        if ns > u64::MAX as u128 {
-            u64::MAX
-        } else {
-            ns as u64
+        const SECOND: u64 = 1_000_000_000;
+        if self.hz == SECOND {
+            return cycles;
         }
+        // Whole seconds and the rest, since dividing 128 bits takes several times as long.
+        let (seconds, rest) = (cycles / self.hz, cycles % self.hz);
+        let rest = match rest.checked_mul(SECOND) {
+            Some(rest) => rest / self.hz,
+            None => (rest as u128 * SECOND as u128 / self.hz as u128) as u64,
+        };
+        seconds.saturating_mul(SECOND).saturating_add(rest)
     }
 
     /// The least number of cycles that is at least so many nanoseconds, by [`ns`](Self::ns); one that no `u64` is if
@@ -62,21 +69,30 @@ impl TscClock {
 #[derive(Clone, Debug, Default)]
 pub struct Threads {
     nr_idle: u16,
-    names: BTreeMap<u8, String>,
+    /// By id; those of idle threads are there from the beginning.
+    names: Vec<Option<String>>,
 }
 
 impl Threads {
     /// No names yet. Threads `0..nr_idle` are the idle threads of the CPUs of that number.
-    pub const fn new(nr_idle: u16) -> Self {
+    pub fn new(nr_idle: u16) -> Self {
+        let idle = |cpu| Some(format!("swapper/{cpu}"));
         Self {
             nr_idle,
-            names: BTreeMap::new(),
+            names: (0..nr_idle).map(idle).collect(),
         }
     }
 
-    /// Gives a thread a name.
+    /// Gives a thread a name, unless it is an idle thread.
     pub fn name(&mut self, tid: u8, comm: &str) {
-        self.names.insert(tid, comm.to_string());
+        if self.is_idle(tid) {
+            return;
+        }
+        let place = usize::from(tid);
+        if self.names.len() <= place {
+            self.names.resize(place + 1, None);
+        }
+        self.names[place] = Some(comm.to_owned());
     }
 
     /// Learns from a `thread_name` record.
@@ -88,13 +104,17 @@ impl Threads {
             record.values.get(tid).and_then(Value::number),
             record.values.get(comm),
         ) {
-            self.names.insert(tid as u8, comm.text());
+            self.name(tid as u8, &comm.text());
         }
+    }
+
+    fn known(&self, tid: u8) -> Option<&str> {
+        self.names.get(usize::from(tid))?.as_deref()
     }
 
     /// Whether it has a name.
     pub fn is_known(&self, tid: u8) -> bool {
-        self.is_idle(tid) || self.names.contains_key(&tid)
+        self.known(tid).is_some()
     }
 
     /// Whether it is an idle thread.
@@ -103,18 +123,14 @@ impl Threads {
     }
 
     /// The name of a thread: `swapper/N` for idle threads, `<...>` if it is not known.
-    pub fn comm(&self, tid: u8) -> String {
-        match self.names.get(&tid) {
-            _ if self.is_idle(tid) => format!("swapper/{tid}"),
-            Some(name) => name.clone(),
-            None => "<...>".to_string(),
-        }
+    pub fn comm(&self, tid: u8) -> &str {
+        self.known(tid).unwrap_or("<...>")
     }
 
     /// The name of a thread in the TASK column: `<idle>` for idle threads.
-    pub fn task(&self, tid: u8) -> String {
+    pub fn task(&self, tid: u8) -> &str {
         if self.is_idle(tid) {
-            "<idle>".to_string()
+            "<idle>"
         } else {
             self.comm(tid)
         }
@@ -137,12 +153,14 @@ pub struct Names {
     /// Whether the functions of a stack, and those of the tracer `function`, are shown with how far into them it is:
     /// ftrace's option `sym-offset`.
     pub offsets: bool,
-    symbol: Option<Box<dyn Fn(u64) -> Option<String>>>,
+    symbols: Symbols,
     inlined: Option<Box<dyn Fn(u64) -> Vec<String>>>,
     /// Records of functions are shown without their callers.
     hides_parents: bool,
     /// Switches and wake-ups are shown as the tracer `sched_switch` does.
     switches: Option<Switches>,
+    /// The memory of a line.
+    pub(super) line: String,
 }
 
 impl core::fmt::Debug for Names {
@@ -162,10 +180,11 @@ impl Names {
             threads,
             irqs: Irqs::default(),
             offsets: false,
-            symbol: None,
+            symbols: Symbols::default(),
             inlined: None,
             hides_parents: false,
             switches: None,
+            line: String::new(),
         }
     }
 
@@ -175,10 +194,10 @@ impl Names {
         self.irqs.learn(record);
     }
 
-    /// Shows addresses as `symbol` says.
+    /// Shows addresses as `symbol` says, which says the same each time.
     #[must_use]
     pub fn with_symbols(mut self, symbol: impl Fn(u64) -> Option<String> + 'static) -> Self {
-        self.symbol = Some(Box::new(symbol));
+        self.symbols = Symbols::new(symbol);
         self
     }
 
@@ -211,59 +230,84 @@ impl Names {
     /// What a line says behind its time: the event's name and its message. As ftrace's tracer `function` shows it: its
     /// lines have no name of an event.
     pub fn line(&self, record: &Record<'_>) -> String {
-        let message = self.message(record);
+        put::alone(|out| self.put_line(out, record))
+    }
+
+    /// Puts the [`line`](Self::line) behind `out`.
+    pub(super) fn put_line(&self, out: &mut String, record: &Record<'_>) {
         match record.event.role {
-            Role::Function | Role::FunctionContext | Role::Print => message,
-            Role::Stack { callers } => stack(record, callers, self).trim_end().into(),
-            Role::Osnoise => osnoise(record, self.clock).unwrap_or(message),
-            _ => format!("{}: {message}", record.event.event()),
+            Role::Function | Role::FunctionContext | Role::Print => self.put_message(out, record),
+            Role::Stack { callers } => {
+                put_stack(out, record, callers, self);
+                out.truncate(out.trim_end().len());
+            }
+            Role::Osnoise => match osnoise(record, self.clock) {
+                Some(line) => out.push_str(&line),
+                None => self.put_message(out, record),
+            },
+            _ => {
+                out.push_str(record.event.event());
+                out.push_str(": ");
+                self.put_message(out, record);
+            }
         }
     }
 
     /// The symbol at an address, or the address.
     pub fn symbol(&self, address: u64) -> String {
-        self.symbol
-            .as_ref()
-            .and_then(|symbol| symbol(address))
-            .unwrap_or_else(|| format!("{address:#x}"))
+        put::alone(|out| self.put_symbol(out, address))
+    }
+
+    /// Puts the [`symbol`](Self::symbol) behind `out`.
+    pub fn put_symbol(&self, out: &mut String, address: u64) {
+        self.symbols
+            .with(address, |symbol| out.push_str(symbol.text()));
     }
 
     /// The function at an address, without how far into it; or the address.
     pub fn function(&self, address: u64) -> String {
-        let symbol = self.symbol(address);
-        let (name, _, behind) = parts(&symbol);
-        format!("{name}{behind}")
+        put::alone(|out| self.put_function(out, address))
+    }
+
+    fn put_function(&self, out: &mut String, address: u64) {
+        self.symbols
+            .with(address, |symbol| symbol.put_function(out));
     }
 
     /// The function from whose block of `size` bytes at `address` another was called. Nobody has recorded where in the
     /// block, so if [`offsets`](Self::offsets) are wanted it is a range, `+0x40..0x7f/0xc0`, up to where the function
     /// ends.
-    fn caller(&self, address: u64, size: u64) -> String {
+    fn put_caller(&self, out: &mut String, address: u64, size: u64) {
         if !self.offsets {
-            return self.function(address);
+            return self.put_function(out, address);
         }
-        let symbol = self.symbol(address);
-        let (name, place, behind) = parts(&symbol);
-        let (offset, len) = place.split_once('/').unwrap_or((place, ""));
-        let Some(first) = number(offset.trim_start_matches('+')) else {
-            return symbol;
-        };
-        let in_block = first.saturating_add(size.saturating_sub(1));
-        let last = match number(len) {
-            Some(len) => in_block.min(len.saturating_sub(1)),
-            None => in_block,
-        };
-        let slash = if len.is_empty() { "" } else { "/" };
-        format!("{name}+{first:#x}..{last:#x}{slash}{len}{behind}")
+        self.symbols.with(address, |symbol| {
+            let (name, place, behind) = symbol.parts();
+            let (offset, len) = place.split_once('/').unwrap_or((place, ""));
+            let Some(first) = number(offset.trim_start_matches('+')) else {
+                return out.push_str(symbol.text());
+            };
+            let in_block = first.saturating_add(size.saturating_sub(1));
+            let last = match number(len) {
+                Some(len) => in_block.min(len.saturating_sub(1)),
+                None => in_block,
+            };
+            let slash = if len.is_empty() { "" } else { "/" };
+            out.push_str(&format!("{name}+{first:#x}..{last:#x}{slash}{len}{behind}"));
+        });
     }
 
     /// The function of a stack, by the address of a call in it: with how far into it if [`offsets`](Self::offsets) says
     /// so.
     pub fn frame(&self, address: u64) -> String {
+        put::alone(|out| self.put_frame(out, address))
+    }
+
+    pub(super) fn put_frame(&self, out: &mut String, address: u64) {
         if self.offsets {
-            self.symbol(address)
+            self.put_symbol(out, address);
         } else {
-            self.function(address)
+            self.put_function(out, address);
         }
     }
 
@@ -277,85 +321,111 @@ impl Names {
 
     /// What is at an address, as a field of that type shows it.
     pub fn place(&self, ty: &FieldType, address: u64) -> String {
+        put::alone(|out| self.put_place(out, ty, address))
+    }
+
+    /// Puts the [`place`](Self::place) behind `out`.
+    pub fn put_place(&self, out: &mut String, ty: &FieldType, address: u64) {
         match ty {
-            FieldType::Block { .. } => self.function(address),
-            _ => self.symbol(address),
+            FieldType::Block { .. } => self.put_function(out, address),
+            _ => self.put_symbol(out, address),
         }
     }
 
     /// A field's value as its type says. An array as ftrace's `__print_array` shows it, `{0x1,0x2}`, signed numbers as well,
     /// but symbols where there are addresses.
     pub fn show(&self, field: &FieldDef, value: &Value) -> String {
+        put::alone(|out| self.put_value(out, field, value))
+    }
+
+    /// Puts what [`show`](Self::show) says behind `out`.
+    pub fn put_value(&self, out: &mut String, field: &FieldDef, value: &Value) {
         if let Some(elements) = value.elements() {
-            let one = |element: &u64| match field.ty {
-                FieldType::Symbol => self.symbol(*element),
+            return self.put_elements(out, field, elements);
+        }
+        let number = value.number().unwrap_or(0);
+        match &field.ty {
+            FieldType::Unsigned | FieldType::Prio | FieldType::Irq => put::decimal(out, number),
+            FieldType::Signed => put::signed(out, signed(field, number)),
+            FieldType::Hex => put::hex(out, number),
+            FieldType::Tid => put::decimal(out, self.threads.pid(number as u8)),
+            FieldType::Cycles => put::decimal(out, self.clock.ns(number)),
+            FieldType::Symbol => self.put_symbol(out, number),
+            FieldType::Block { .. } => self.put_function(out, field.ty.address_or_number(number)),
+            FieldType::Enum(names) => match FieldType::name_of(names, number) {
+                Some(name) => out.push_str(name),
+                None => put::decimal(out, number),
+            },
+            FieldType::Flags(flags) => flags.put(out, number),
+            FieldType::Str(_) => put_text(out, value),
+        }
+    }
+
+    fn put_elements(&self, out: &mut String, field: &FieldDef, elements: &[u64]) {
+        out.push('{');
+        for (number, element) in elements.iter().enumerate() {
+            if number > 0 {
+                out.push(',');
+            }
+            match field.ty {
+                FieldType::Symbol => self.put_symbol(out, *element),
                 FieldType::Signed => {
                     let bits = field.slot.element_bits().unwrap_or(64);
                     let bits = bits.next_power_of_two().max(8);
                     let extended = signed(field, *element).cast_unsigned();
-                    format!("{:#x}", extended & (u64::MAX >> (64 - bits)))
+                    put::hex(out, extended & (u64::MAX >> (64 - bits)));
                 }
-                _ => format!("{element:#x}"),
-            };
-            let shown: Vec<_> = elements.iter().map(one).collect();
-            return format!("{{{}}}", shown.join(","));
+                _ => put::hex(out, *element),
+            }
         }
-        let number = value.number().unwrap_or(0);
-        match &field.ty {
-            FieldType::Unsigned | FieldType::Prio | FieldType::Irq => number.to_string(),
-            FieldType::Signed => signed(field, number).to_string(),
-            FieldType::Hex => format!("{number:#x}"),
-            FieldType::Tid => self.threads.pid(number as u8).to_string(),
-            FieldType::Cycles => self.clock.ns(number).to_string(),
-            FieldType::Symbol => self.symbol(number),
-            FieldType::Block { .. } => self.function(field.ty.address_or_number(number)),
-            FieldType::Enum(names) => FieldType::name_of(names, number)
-                .map_or_else(|| number.to_string(), ToString::to_string),
-            FieldType::Flags(flags) => flags.show(number),
-            FieldType::Str(_) => value.text(),
-        }
+        out.push('}');
     }
 
     /// A field of a record: its value, and a mark if the rest was cut.
-    fn show_of(&self, record: &Record<'_>, field: &FieldDef, value: &Value) -> String {
-        let mut shown = self.show(field, value);
+    fn put_field(&self, out: &mut String, record: &Record<'_>, field: &FieldDef, value: &Value) {
+        self.put_value(out, field, value);
         if record.is_cut && field.slot.is_dynamic() {
             match field.ty {
-                FieldType::Str(_) => shown.push(REST),
+                FieldType::Str(_) => out.push(REST),
                 _ => {
-                    shown.pop();
-                    shown.push_str(&format!(",{REST}}}"));
+                    out.pop();
+                    out.push(',');
+                    out.push(REST);
+                    out.push('}');
                 }
             }
         }
-        shown
     }
 
     /// A field of a record of the tracer `function`: the first is a function's entry, which is exact, any other block of
     /// code is where it was called.
-    fn of_function(&self, number: usize, field: &FieldDef, value: &Value) -> String {
+    fn put_of_function(&self, out: &mut String, number: usize, field: &FieldDef, value: &Value) {
         match (&field.ty, value.number()) {
             (FieldType::Block { size, .. }, Some(block)) => {
                 let address = field.ty.address_or_number(block);
                 match number {
-                    0 => self.frame(address),
-                    _ => self.caller(address, *size),
+                    0 => self.put_frame(out, address),
+                    _ => self.put_caller(out, address, *size),
                 }
             }
-            _ => self.show(field, value),
+            _ => self.put_value(out, field, value),
         }
     }
 
     /// A record's fields as the class's template says.
     pub fn message(&self, record: &Record<'_>) -> String {
+        put::alone(|out| self.put_message(out, record))
+    }
+
+    /// Puts the [`message`](Self::message) behind `out`.
+    pub fn put_message(&self, out: &mut String, record: &Record<'_>) {
         let is_function = matches!(record.event.role, Role::Function | Role::FunctionContext);
         if self.hides_parents
             && is_function
             && let Some((field, value)) = record.fields().next()
         {
-            return self.of_function(0, field, value);
+            return self.put_of_function(out, 0, field, value);
         }
-        let mut out = String::new();
         for part in &record.event.print.0 {
             let (subject, show) = match part {
                 Part::Text(text) => {
@@ -364,49 +434,43 @@ impl Names {
                 }
                 Part::Hole(subject, show) => (*subject, *show),
             };
-            let (tid, value) = match subject {
-                Subject::Current => (record.tid, self.threads.pid(record.tid).to_string()),
+            let of_field = match subject {
+                Subject::Current => None,
                 Subject::Field(number) => {
                     match (record.event.fields.get(number), record.values.get(number)) {
-                        (Some(field), Some(value)) => {
-                            let shown = if is_function {
-                                self.of_function(number, field, value)
-                            } else {
-                                self.show_of(record, field, value)
-                            };
-                            (value.number().unwrap_or(0) as u8, shown)
-                        }
+                        (Some(field), Some(value)) => Some((number, field, value)),
                         _ => continue,
                     }
                 }
             };
+            let tid = match of_field {
+                None => record.tid,
+                Some((.., value)) => value.number().unwrap_or(0) as u8,
+            };
+            let put_shown = |out: &mut String| match of_field {
+                None => put::decimal(out, self.threads.pid(record.tid)),
+                Some((number, field, value)) if is_function => {
+                    self.put_of_function(out, number, field, value);
+                }
+                Some((_, field, value)) => self.put_field(out, record, field, value),
+            };
             match show {
                 Show::Comm { width } => {
-                    out.push_str(&Fill::Spaces.up(&self.threads.comm(tid), width));
+                    put::filled(out, self.threads.comm(tid), width, Fill::Spaces)
                 }
                 Show::Name => out.push_str(self.irqs.shown(tid)),
-                Show::Pid => out.push_str(&self.threads.pid(tid).to_string()),
+                Show::Pid => put::decimal(out, self.threads.pid(tid)),
                 Show::Time => {
-                    let ns = value.parse::<u64>().unwrap_or(0);
-                    let (whole, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
-                    out.push_str(&format!("{whole}.{rest:09}"));
+                    let begin = out.len();
+                    put_shown(out);
+                    let ns = out[begin..].parse().unwrap_or(0);
+                    out.truncate(begin);
+                    put::seconds(out, ns);
                 }
-                Show::Value { width, fill } => out.push_str(&fill.up(&value, width)),
+                Show::Value { width, fill } => put::filled_with(out, width, fill, put_shown),
             }
         }
-        out
     }
-}
-
-/// A symbol's name, how far into it that is (`+0x4` or `+0x4/0x20`, or nothing), and what stands behind, such as the
-/// address.
-fn parts(symbol: &str) -> (&str, &str, &str) {
-    let Some(at) = symbol.rfind("+0x") else {
-        return (symbol, "", "");
-    };
-    let (name, rest) = symbol.split_at(at);
-    let (place, behind) = rest.split_at(rest.find(" <").unwrap_or(rest.len()));
-    (name, place, behind)
 }
 
 /// A number of the width of the field, or of its elements, in two's complement.
@@ -431,6 +495,36 @@ mod tests {
         );
         assert_eq!(TscClock::new(2_600_000_000).ns(13), 5);
         assert_eq!(TscClock::new(1).ns(u64::MAX), u64::MAX);
+        let exact = |hz: u64, cycles: u64| {
+            let ns = u128::from(cycles) * 1_000_000_000 / u128::from(hz);
+            u64::try_from(ns).unwrap_or(u64::MAX)
+        };
+        for hz in [
+            1,
+            3,
+            999_999_999,
+            2_599_999_997,
+            1 << 40,
+            u64::MAX - 1,
+            u64::MAX,
+        ] {
+            for cycles in [
+                0,
+                1,
+                hz / 3,
+                hz - 1,
+                hz,
+                12_345_678_901_234,
+                u64::MAX / 3,
+                u64::MAX,
+            ] {
+                assert_eq!(
+                    TscClock::new(hz).ns(cycles),
+                    exact(hz, cycles),
+                    "{cycles} at {hz}"
+                );
+            }
+        }
     }
 
     #[test]
@@ -439,19 +533,11 @@ mod tests {
         threads.name(7, "timerlat/0");
         threads.name(1, "never shown");
         assert_eq!(
-            (
-                threads.comm(1).as_str(),
-                threads.task(1).as_str(),
-                threads.pid(1)
-            ),
+            (threads.comm(1), threads.task(1), threads.pid(1)),
             ("swapper/1", "<idle>", 0)
         );
         assert_eq!(
-            (
-                threads.comm(7).as_str(),
-                threads.task(7).as_str(),
-                threads.pid(7)
-            ),
+            (threads.comm(7), threads.task(7), threads.pid(7)),
             ("timerlat/0", "timerlat/0", 7)
         );
         assert_eq!(threads.comm(8), "<...>");

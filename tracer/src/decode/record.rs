@@ -4,6 +4,7 @@ use std::string::String;
 use std::vec::Vec;
 
 use super::meta::{EventDef, FieldDef};
+use super::put;
 use crate::wire::{CTX_DEPTH, CTX_HARDIRQ, CTX_IRQS_ON, CTX_NMI, CTX_NO_RESCHED};
 
 /// The context in which a record was written: the preempt-count byte.
@@ -38,25 +39,25 @@ impl Context {
 
     /// The four columns of ftrace: irqs-off, need-resched, hardirq, preempt-depth.
     pub fn flags(self) -> String {
+        put::alone(|out| self.put_columns(out))
+    }
+
+    /// Puts the [`flags`](Self::flags) behind `out`.
+    pub fn put_columns(self, out: &mut String) {
         let irq = match (self.is_nmi(), self.is_hardirq()) {
-            (true, true) => 'Z',
-            (true, false) => 'z',
-            (false, true) => 'h',
-            (false, false) => '.',
+            (true, true) => b'Z',
+            (true, false) => b'z',
+            (false, true) => b'h',
+            (false, false) => b'.',
         };
-        let depth = match self.depth() {
-            0 => '.',
-            depth => char::from_digit(depth.into(), 16).unwrap_or('?'),
-        };
-        let dot = |is_set, letter| if is_set { letter } else { '.' };
-        [
-            dot(self.is_irqs_off(), 'd'),
-            dot(self.is_need_resched(), 'N'),
+        let dot = |is_set, letter| if is_set { letter } else { b'.' };
+        let columns = [
+            dot(self.is_irqs_off(), b'd'),
+            dot(self.is_need_resched(), b'N'),
             irq,
-            depth,
-        ]
-        .iter()
-        .collect()
+            b".123456789abcdef"[usize::from(self.depth())],
+        ];
+        out.push_str(core::str::from_utf8(&columns).unwrap_or_default());
     }
 }
 
@@ -90,19 +91,18 @@ impl Value {
 
     /// The bytes as text without anything that could do harm on a terminal; empty for numbers.
     pub fn text(&self) -> String {
-        match self {
-            Self::Number(_) | Self::Array(_) => String::new(),
-            Self::Bytes(bytes) => String::from_utf8_lossy(bytes)
-                .chars()
-                .map(|c| {
-                    if c.is_control() {
-                        char::REPLACEMENT_CHARACTER
-                    } else {
-                        c
-                    }
-                })
-                .collect(),
-        }
+        put::alone(|out| put_text(out, self))
+    }
+}
+
+/// Puts a value's [`text`](Value::text) behind `out`.
+pub(super) fn put_text(out: &mut String, value: &Value) {
+    if let Value::Bytes(bytes) = value {
+        let harmless = |c: char| match c.is_control() {
+            true => char::REPLACEMENT_CHARACTER,
+            false => c,
+        };
+        out.extend(String::from_utf8_lossy(bytes).chars().map(harmless));
     }
 }
 

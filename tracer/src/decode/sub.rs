@@ -141,6 +141,15 @@ impl SubBuffer {
     /// After damage the rest is passed over. If only a record's time is wrong, it follows all the same, provided that the
     /// sub-buffer was written to its end.
     pub fn next<'t>(&mut self, table: &'t EventTable) -> Option<Result<Record<'t>, Damage>> {
+        self.next_with(table, &mut Vec::new())
+    }
+
+    /// As [`next`](Self::next), with the memory of the values of a record that nobody needs any more.
+    pub(super) fn next_with<'t>(
+        &mut self,
+        table: &'t EventTable,
+        spare: &mut Vec<Value>,
+    ) -> Option<Result<Record<'t>, Damage>> {
         loop {
             let word = match self.word_at(4) {
                 Some(word) if event_of(word) != Event::Padding => word,
@@ -151,7 +160,7 @@ impl SubBuffer {
             let step = if id == CLOCK_ID {
                 self.clock()
             } else {
-                self.record(low, word, id, table)
+                self.record(low, word, id, table, spare)
             };
             match step {
                 Ok(None) => {}
@@ -174,6 +183,7 @@ impl SubBuffer {
         word: u32,
         id: u32,
         table: &'t EventTable,
+        spare: &mut Vec<Value>,
     ) -> Result<Option<Record<'t>>, Fault> {
         let event = table.get(id).ok_or(Fault::UnknownEvent { id })?;
         let words = match event_of(word) {
@@ -207,7 +217,8 @@ impl SubBuffer {
             self.function = (context, tid);
         }
         let body = &self.bytes[self.at..self.at + len as usize];
-        let mut values = values(event, word, body, fixed, dynamic.unwrap_or(0));
+        let mut values = core::mem::take(spare);
+        take_values(&mut values, event, word, body, fixed, dynamic.unwrap_or(0));
         if words < event.words
             && let Some(time) = values.last_mut()
         {
@@ -314,7 +325,14 @@ impl SubBuffer {
 }
 
 /// Takes the values out of a record; `fixed` is where its dynamic field begins, `dynamic` how long it is.
-fn values(event: &EventDef, word: u32, body: &[u8], fixed: usize, dynamic: usize) -> Vec<Value> {
+fn take_values(
+    values: &mut Vec<Value>,
+    event: &EventDef,
+    word: u32,
+    body: &[u8],
+    fixed: usize,
+    dynamic: usize,
+) {
     let bytes = || {
         body.get(fixed + 4..)
             .and_then(|rest| rest.get(..dynamic))
@@ -341,7 +359,8 @@ fn values(event: &EventDef, word: u32, body: &[u8], fixed: usize, dynamic: usize
             Value::Array(elements(bytes().get(..max).unwrap_or(bytes()), bits))
         }
     };
-    event.fields.iter().map(|field| one(field.slot)).collect()
+    values.clear();
+    values.extend(event.fields.iter().map(|field| one(field.slot)));
 }
 
 /// Elements of so many bits, a multiple of 8; what is left of the bytes is none.

@@ -6,7 +6,9 @@ use std::string::String;
 
 use super::merge::Item;
 use super::names::{Names, TscClock};
+use super::put;
 use super::record::{REST, Record, Value};
+use super::template::Fill;
 
 /// The column legend: the four flags of mainline kernels and old parsers.
 const LEGEND: &str = "\
@@ -81,17 +83,25 @@ pub fn write_header(
 /// # Errors
 /// Those of `out`.
 pub fn write_item(mut out: impl Write, item: &Item<'_>, names: &mut Names) -> io::Result<()> {
+    let mut line = core::mem::take(&mut names.line);
+    line.clear();
+    put_item(&mut line, item, names);
+    let written = out.write_all(line.as_bytes());
+    names.line = line;
+    written
+}
+
+/// Puts what [`write_item`] writes behind `out`.
+fn put_item(out: &mut String, item: &Item<'_>, names: &mut Names) {
     match item {
         Item::Record(record) => {
             names.learn(record);
-            let task = names.threads.task(record.tid);
-            let pid = names.threads.pid(record.tid);
-            let time = seconds(names.clock.ns(record.ts));
-            let flags = record.context.flags();
-            let switch = names.switch(record);
-            let line = switch.unwrap_or_else(|| names.line(record));
-            let cpu = record.cpu;
-            writeln!(out, "{task:>16}-{pid:<7} [{cpu:03}] {flags} {time}: {line}")
+            put_head(out, record, names);
+            match names.switch(record) {
+                Some(line) => out.push_str(&line),
+                None => names.put_line(out, record),
+            }
+            out.push('\n');
         }
         Item::Lost {
             cpu,
@@ -100,30 +110,56 @@ pub fn write_item(mut out: impl Write, item: &Item<'_>, names: &mut Names) -> io
             ..
         } => {
             if *events > 0 {
-                writeln!(out, "CPU:{cpu} [LOST {events} EVENTS]")?;
+                out.push_str(&format!("CPU:{cpu} [LOST {events} EVENTS]\n"));
             }
             if *sub_buffers > 0 {
-                writeln!(out, "CPU:{cpu} [LOST {sub_buffers} SUB-BUFFERS]")?;
+                out.push_str(&format!("CPU:{cpu} [LOST {sub_buffers} SUB-BUFFERS]\n"));
             }
-            Ok(())
         }
-        Item::Damage(damage) => writeln!(out, "# damaged: {damage}"),
+        Item::Damage(damage) => out.push_str(&format!("# damaged: {damage}\n")),
     }
+}
+
+/// The columns before a line: `TASK-PID [CPU] FLAGS TIME: `.
+fn put_head(out: &mut String, record: &Record<'_>, names: &Names) {
+    let room = &mut put::Room::default();
+    put::filled(out, names.threads.task(record.tid), 16, Fill::Spaces);
+    out.push('-');
+    let pid = names.threads.pid(record.tid);
+    put::filled(out, put::digits(room, pid.into(), 1), 7, Fill::Behind);
+    out.push_str(" [");
+    out.push_str(put::digits(room, record.cpu.into(), 3));
+    out.push_str("] ");
+    record.context.put_columns(out);
+    out.push(' ');
+    let ns = names.clock.ns(record.ts);
+    let (seconds, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
+    put::filled(out, put::digits(room, seconds, 1), 5, Fill::Spaces);
+    out.push('.');
+    out.push_str(put::digits(room, rest, 9));
+    out.push_str(": ");
 }
 
 /// A stack as ftrace shows it, in lines of their own. A function that is inlined in another has a line before it.
 pub fn stack(record: &Record<'_>, callers: usize, names: &Names) -> String {
+    put::alone(|out| put_stack(out, record, callers, names))
+}
+
+/// Puts the [`stack`] behind `out`.
+pub(super) fn put_stack(out: &mut String, record: &Record<'_>, callers: usize, names: &Names) {
     let callers = record.values.get(callers).and_then(Value::elements);
-    let mut out = String::from("<stack trace>\n");
+    out.push_str("<stack trace>\n");
     for caller in callers.unwrap_or_default() {
-        for function in names.inlined(*caller).iter().chain([&names.frame(*caller)]) {
+        for function in names.inlined(*caller) {
             out.push_str(&format!(" => {function}\n"));
         }
+        out.push_str(" => ");
+        names.put_frame(out, *caller);
+        out.push('\n');
     }
     if record.is_cut {
         out.push_str(&format!(" => {REST}\n"));
     }
-    out
 }
 
 /// What the tracer `osnoise` has sampled, in its columns. Times are microseconds, those of noise with
@@ -158,9 +194,4 @@ fn micros(ns: u64) -> String {
         0 => format!("{}", ns / 1000),
         rest => format!("{}.{rest:03}", ns / 1000),
     }
-}
-
-/// Seconds with nine decimals.
-fn seconds(ns: u64) -> String {
-    format!("{:>5}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }

@@ -5,6 +5,8 @@ use std::format;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
+use super::put;
+
 /// The type of a field, which says how its value is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldType {
@@ -152,19 +154,25 @@ impl Flags {
 
     /// A value as Linux's `__print_flags` shows it: each mask that is in it is taken away and its name shown, in the order
     /// of the declaration; what is left is shown in hexadecimal. Of 0 nothing is shown.
-    pub(super) fn show(&self, value: u64) -> String {
+    pub(super) fn put(&self, out: &mut String, value: u64) {
         let mut left = value;
-        let mut shown = Vec::new();
+        let mut is_first = true;
+        let mut delimit = |out: &mut String| {
+            if !core::mem::take(&mut is_first) {
+                out.push_str(&self.delimiter);
+            }
+        };
         for (mask, name) in &self.masks {
             if left & mask == *mask {
-                shown.push(name.clone());
+                delimit(out);
+                out.push_str(name);
                 left &= !mask;
             }
         }
         if left != 0 {
-            shown.push(format!("{left:#x}"));
+            delimit(out);
+            put::hex(out, left);
         }
-        shown.join(&self.delimiter)
     }
 }
 
@@ -199,18 +207,19 @@ mod tests {
         let FieldType::Flags(flags) = FieldType::parse("flags(1=A,0x2=B, 12=CD)").unwrap() else {
             unreachable!()
         };
-        assert_eq!(flags.show(3), "A|B");
-        assert_eq!(flags.show(12), "CD");
-        assert_eq!(flags.show(4), "0x4");
-        assert_eq!(flags.show(0x4d), "A|CD|0x40");
-        assert_eq!(flags.show(0), "");
+        let show = |value| put::alone(|out| flags.put(out, value));
+        assert_eq!(show(3), "A|B");
+        assert_eq!(show(12), "CD");
+        assert_eq!(show(4), "0x4");
+        assert_eq!(show(0x4d), "A|CD|0x40");
+        assert_eq!(show(0), "");
     }
 
     /// As trace-event-part2 has it: `GFP_KERNEL` is several bits. It hides them if it is declared before them.
     #[test]
     fn masks_are_taken_away_as_they_match() {
         let show = |text, value| match FieldType::parse(text) {
-            Ok(FieldType::Flags(flags)) => flags.show(value),
+            Ok(FieldType::Flags(flags)) => put::alone(|out| flags.put(out, value)),
             other => panic!("{text}: {other:?}"),
         };
         let whole_first = "flags(0xd0=KERNEL,0x10=WAIT,0x40=IO,0x80=FS,0x8000=ZERO)";

@@ -238,7 +238,7 @@ impl Compiler<'_> {
             _ => return Ok(Code::Always(false)),
         };
         let (source, place) = self.thread(whose)?;
-        let mut code = set(source, place, |tid| is_right(&self.names.threads.comm(tid)));
+        let mut code = set(source, place, |tid| is_right(self.names.threads.comm(tid)));
         if let Code::Set { name, .. } = &mut code {
             let how = match op {
                 Op::Glob => NAME_GLOB,

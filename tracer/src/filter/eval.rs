@@ -71,7 +71,7 @@ impl Operand<'_> {
     ) -> bool {
         match self {
             Self::Common(_) | Self::Cpu => false,
-            Self::Comm => check(&names.threads.comm(record.tid)),
+            Self::Comm => check(names.threads.comm(record.tid)),
             Self::Field(field) => match field.text(record, names) {
                 Some(text) => check(&text),
                 // An address, by its symbol.

@@ -141,7 +141,8 @@ fn records_are_what_the_texts_say() {
                 let numbers: Vec<_> = numbers.into_iter().map(shown).collect();
                 numbers.join(" ")
             });
-            let value = text.or(number).or(numbers).unwrap();
+            let text = text.map(Into::into);
+            let value: String = text.or(number).or(numbers).unwrap();
             assert_eq!(field(&described.name), value, "{}", described.name);
         }
         match record.event.event() {

@@ -2,12 +2,12 @@
 
 use std::env;
 use std::fs::File;
-use std::io::{self, BufReader, IsTerminal};
+use std::io::{self, BufReader, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use takt_tracer::decode::{EventTable, Item, TraceFile};
+use takt_tracer::decode::{Damage, EventTable, Item, TraceFile};
 use takt_tracer::filter::{Filter, FilterError, Filters};
 
 use takt_base::term::WithHelp;
@@ -16,9 +16,8 @@ use takt_base::{input, output, paths, term};
 use takt_cli::Trace as Flags;
 use takt_guest::Elf;
 use takt_guest::trace::Decoder;
-use takt_host::Format;
 use takt_host::latency::{Finder, Lines, Stretch, is_latency_tracer};
-use takt_host::{Origin, Output, Selection};
+use takt_host::{Format, Origin, Output, Selection, Wanted};
 use takt_machine::load::Facts;
 use takt_machine::run::{folder, recorded};
 
@@ -71,29 +70,34 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
 
 /// Prints all of a run's trace as text.
 pub(super) fn print(dir: &Path) -> Result<ExitCode> {
-    let all = Selection {
-        cpus: None,
-        from: 0,
-        to: u64::MAX,
-    };
-    let source = Source::open(dir, all)?;
-    output::to_stdout(|out| source.write(Format::Text, all, Output::Stream(out), &env::temp_dir()))
+    let source = Source::open(dir, Selection::ALL)?;
+    output::to_stdout(|out| {
+        source.write(
+            Format::Text,
+            Selection::ALL,
+            Output::Stream(out),
+            &env::temp_dir(),
+        )
+    })
 }
 
 /// Writes all of a run's trace as text to a file, and says so.
 pub(super) fn save(dir: &Path, file: &Path) -> Result<()> {
-    let all = Selection {
-        cpus: None,
-        from: 0,
-        to: u64::MAX,
-    };
-    let source = Source::open(dir, all)?;
+    let source = Source::open(dir, Selection::ALL)?;
     output::to_file(file, |out| {
-        source.write(Format::Text, all, Output::Stream(out), &env::temp_dir())
+        source.write(
+            Format::Text,
+            Selection::ALL,
+            Output::Stream(out),
+            &env::temp_dir(),
+        )
     })?;
     tell!("Saved the trace to {}", file.display());
     Ok(())
 }
+
+/// Some sub-buffers at a time. Those of another CPU may be far away, so not too many.
+const BUFFER: usize = 64 << 10;
 
 /// A trace and what is needed to read it.
 struct Source {
@@ -121,8 +125,12 @@ impl Source {
             let is_it = |cpus: CpuSet| cpus.iter().any(|wanted| wanted == cpu);
             selection.cpus.is_none_or(is_it)
         };
-        let trace = TraceFile::open_until(BufReader::new(file), selection.to, is_wanted)
-            .with_context(|| format!("cannot read {}", path.display()))?;
+        let trace = TraceFile::open_until(
+            BufReader::with_capacity(BUFFER, file),
+            selection.to,
+            is_wanted,
+        )
+        .with_context(|| format!("cannot read {}", path.display()))?;
         recorded::check_image(trace.header().image, &elf)?;
         let facts = Facts::read(dir);
         facts.check_tsc(trace.header().tsc_hz)?;
@@ -144,6 +152,26 @@ impl Source {
     }
 
     fn write(
+        self,
+        format: Format,
+        selection: Selection,
+        output: Output<'_>,
+        spool: &Path,
+    ) -> Result<()> {
+        match output {
+            Output::Stream(out) if format.is_text() => {
+                let mut printable = term::Printable::new(out);
+                let stream = Output::Stream(&mut printable);
+                let written = self.export(format, selection, stream, spool);
+                // What was written before an error comes out.
+                let flushed = printable.flush();
+                written.and_then(|()| Ok(flushed?))
+            }
+            output => self.export(format, selection, output, spool),
+        }
+    }
+
+    fn export(
         mut self,
         format: Format,
         selection: Selection,
@@ -168,9 +196,8 @@ impl Source {
         } = self.decoder;
         let filters = bind_filters(&self.filters, &table)?;
         let tracer = self.tracer.as_deref().unwrap_or("nop");
-        let is_of_all = selection.from == 0 && selection.to == u64::MAX;
         let stretch = match format {
-            Format::Latency if is_of_all && is_latency_tracer(tracer) => {
+            Format::Latency if selection.is_of_all_times() && is_latency_tracer(tracer) => {
                 find_stretch(&mut self.trace, &table, tracer)?
             }
             _ => None,
@@ -193,12 +220,7 @@ impl Source {
             tell!("damaged: {damage}");
         }
         // Borrowed anew, for as long as the origin lives.
-        let mut printable;
         let output = match output {
-            Output::Stream(out) if format.is_text() => {
-                printable = term::Printable::new(out);
-                Output::Stream(&mut printable)
-            }
             Output::Stream(out) => Output::Stream(&mut *out),
             Output::Folder(dir) => Output::Folder(dir),
         };
@@ -212,41 +234,28 @@ impl Source {
         for damage in damaged_frames {
             export.item(&Item::Damage(damage), &mut names)?;
         }
-        let mut end = End::default();
-        let (mut nr_records, mut nr_matching) = (0u64, 0u64);
-        for item in self.trace.merge(&table) {
-            let item = item?;
-            if matches!(&item, Item::Record(record) if names.clock.ns(record.ts) > selection.to) {
-                // So is whatever comes.
-                nr_records = found;
-                break;
-            }
-            if let Item::Damage(damage) = &item {
-                damages += 1;
-                tell!("damaged: {damage}");
-            }
-            end.see(&item);
-            let mut is_wanted = selection.has(&item, &names);
-            if let Item::Record(record) = &item {
-                // Its names are wanted all the same.
-                names.learn(record);
-                is_wanted = is_wanted && filters.matches(record, &names);
-                nr_records += 1;
-                nr_matching += u64::from(is_wanted);
-            }
-            if is_wanted {
-                export.item(&item, &mut names)?;
-            }
-        }
+        let wanted = Wanted {
+            table: &table,
+            filters: &filters,
+            selection,
+        };
+        let note = |damage: &Damage| tell!("damaged: {damage}");
+        let passed = takt_host::pass(&mut self.trace, &wanted, &mut names, &mut *export, &note)?;
+        damages += passed.nr_damages;
+        let nr_records = if passed.is_cut {
+            found
+        } else {
+            passed.nr_records
+        };
         if is_whole
-            && let Some(lost) = end.lost(nr_cpus, found, self.expected)
+            && let Some(lost) = passed.lost_at_end(nr_cpus, found, self.expected)
             && selection.has(&lost, &names)
         {
             export.item(&lost, &mut names)?;
         }
         export.end(&names)?;
         // An empty output may as well be of an empty trace.
-        if nr_matching == 0 && !(is_of_all && selection.cpus.is_none() && self.filters.is_empty()) {
+        if passed.nr_matching == 0 && !(selection.is_all() && self.filters.is_empty()) {
             term::note(format_args!(
                 "0 of {nr_records} records are what was asked for"
             ));
@@ -261,41 +270,6 @@ impl Source {
         }
         // Of a part that was not read nothing is known.
         recorded::check_end(self.size, "events", found, self.expected)
-    }
-}
-
-/// What is missing at the end of a trace, behind which there is no sub-buffer that would show the gap.
-#[derive(Debug, Default)]
-struct End {
-    /// The time of the last item, in cycles.
-    last: u64,
-    /// Sub-buffers that are missing before it, with an unknown number of events.
-    missing: u64,
-}
-
-impl End {
-    fn see(&mut self, item: &Item<'_>) {
-        match item {
-            Item::Record(record) => self.last = self.last.max(record.ts),
-            Item::Lost {
-                ts, sub_buffers, ..
-            } => {
-                self.last = self.last.max(*ts);
-                self.missing += sub_buffers;
-            }
-            Item::Damage(_) => {}
-        }
-    }
-
-    /// The loss of what a run has counted (`expected` events) and its file does not have (only `found`). `None` where nothing
-    /// is missing, or where no one can say how much of it at the end, or on which CPU.
-    fn lost(&self, nr_cpus: u32, found: u64, expected: u64) -> Option<Item<'static>> {
-        (nr_cpus == 1 && self.missing == 0 && found < expected).then(|| Item::Lost {
-            cpu: 0,
-            ts: self.last,
-            events: expected - found,
-            sub_buffers: 0,
-        })
     }
 }
 

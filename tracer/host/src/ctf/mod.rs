@@ -25,8 +25,9 @@ pub(super) struct Ctf<'o> {
     dir: &'o Path,
     formats: BTreeMap<u32, Format<'o>>,
     streams: Vec<Stream>,
-    /// The event in the making.
+    /// The event in the making, and memory for a text in it.
     bytes: Vec<u8>,
+    shown: String,
 }
 
 impl<'o> Ctf<'o> {
@@ -36,6 +37,7 @@ impl<'o> Ctf<'o> {
             formats: origin.formats(),
             streams: Vec::new(),
             bytes: Vec::new(),
+            shown: String::new(),
         }
     }
 
@@ -65,7 +67,7 @@ impl Export for Ctf<'_> {
                 let mut bytes = std::mem::take(&mut self.bytes);
                 bytes.clear();
                 if let Some(format) = self.formats.get(&record.event.id) {
-                    put_event(&mut bytes, format, record, names);
+                    put_event(&mut bytes, &mut self.shown, format, record, names);
                 }
                 let ns = names.clock.ns(record.ts);
                 let id = record.event.id as u16;
@@ -93,10 +95,16 @@ impl Export for Ctf<'_> {
 }
 
 /// The event's context and its fields, as [`metadata`] describes them.
-fn put_event(out: &mut Vec<u8>, format: &Format<'_>, record: &Record<'_>, names: &Names) {
+fn put_event(
+    out: &mut Vec<u8>,
+    shown: &mut String,
+    format: &Format<'_>,
+    record: &Record<'_>,
+    names: &Names,
+) {
     let context = record.context;
     out.extend(i32::from(names.threads.pid(record.tid)).to_le_bytes());
-    put_text(out, &names.threads.task(record.tid));
+    put_text(out, names.threads.task(record.tid));
     out.push(
         u8::from(context.is_irqs_off())
             | u8::from(context.is_need_resched()) << 1
@@ -115,7 +123,9 @@ fn put_event(out: &mut Vec<u8>, format: &Format<'_>, record: &Record<'_>, names:
                 out.extend(&element.to_le_bytes()[..size]);
             }
             for element in elements.iter().filter(|_| place.is_some()) {
-                put_text(out, &names.symbol(*element));
+                shown.clear();
+                names.put_symbol(shown, *element);
+                put_text(out, shown);
             }
             continue;
         }
@@ -123,7 +133,9 @@ fn put_event(out: &mut Vec<u8>, format: &Format<'_>, record: &Record<'_>, names:
             Some(number) => {
                 out.extend(&number.to_le_bytes()[..field.size]);
                 if let Some(ty) = place {
-                    put_text(out, &names.place(ty, number));
+                    shown.clear();
+                    names.put_place(shown, ty, number);
+                    put_text(out, shown);
                 }
             }
             None => put_text(out, &field.text(record, names).unwrap_or_default()),
@@ -133,6 +145,9 @@ fn put_event(out: &mut Vec<u8>, format: &Format<'_>, record: &Record<'_>, names:
 
 /// A text; a zero in it would end it.
 fn put_text(out: &mut Vec<u8>, text: &str) {
-    out.extend(text.bytes().filter(|byte| *byte != 0));
+    match text.contains('\0') {
+        false => out.extend_from_slice(text.as_bytes()),
+        true => out.extend(text.bytes().filter(|byte| *byte != 0)),
+    }
     out.push(0);
 }

@@ -1,167 +1,119 @@
-//! The messages of Perfetto's schema that are written, with its field numbers. The tests read them again with the
-//! published schema.
+//! Messages of Perfetto's schema, written field by field into one buffer, with the schema's field numbers. The tests read
+//! them again with the published schema.
 //!
-//! Source: `protos/perfetto/trace` of the Perfetto project.
+//! Source: `protos/perfetto/trace` of the Perfetto project; "Encoding", the document of Protocol Buffers.
 
-use prost::{Message, Oneof};
+/// Kinds of fields on the wire.
+const VARINT: u32 = 0;
+const BYTES: u32 = 2;
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Trace {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) packet: Vec<TracePacket>,
+/// `Trace`
+pub(super) mod trace {
+    pub(in super::super) const PACKET: u32 = 1;
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct TracePacket {
-    #[prost(uint32, optional, tag = "10")]
-    pub(super) trusted_packet_sequence_id: Option<u32>,
-    #[prost(oneof = "Data", tags = "1, 34")]
-    pub(super) data: Option<Data>,
+/// `TracePacket`
+pub(super) mod packet {
+    pub(in super::super) const FTRACE_EVENTS: u32 = 1;
+    pub(in super::super) const TRUSTED_PACKET_SEQUENCE_ID: u32 = 10;
+    pub(in super::super) const FTRACE_STATS: u32 = 34;
 }
 
-#[derive(Clone, PartialEq, Oneof)]
-pub(super) enum Data {
-    #[prost(message, tag = "1")]
-    FtraceEvents(FtraceEventBundle),
-    #[prost(message, tag = "34")]
-    FtraceStats(FtraceStats),
+/// `FtraceEventBundle`
+pub(super) mod bundle {
+    pub(in super::super) const CPU: u32 = 1;
+    pub(in super::super) const EVENT: u32 = 2;
+    pub(in super::super) const LOST_EVENTS: u32 = 3;
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct FtraceEventBundle {
-    #[prost(uint32, optional, tag = "1")]
-    pub(super) cpu: Option<u32>,
-    #[prost(message, repeated, tag = "2")]
-    pub(super) event: Vec<FtraceEvent>,
-    #[prost(bool, optional, tag = "3")]
-    pub(super) lost_events: Option<bool>,
+/// `FtraceEvent`
+pub(super) mod event {
+    pub(in super::super) const TIMESTAMP: u32 = 1;
+    pub(in super::super) const PID: u32 = 2;
+    pub(in super::super) const COMMON_FLAGS: u32 = 5;
+    pub(in super::super) const PRINT: u32 = 3;
+    pub(in super::super) const SCHED_SWITCH: u32 = 4;
+    pub(in super::super) const SCHED_WAKEUP: u32 = 17;
+    pub(in super::super) const SCHED_WAKING: u32 = 20;
+    pub(in super::super) const IRQ_HANDLER_ENTRY: u32 = 36;
+    pub(in super::super) const IRQ_HANDLER_EXIT: u32 = 37;
+    pub(in super::super) const GENERIC: u32 = 327;
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct FtraceEvent {
-    #[prost(uint64, optional, tag = "1")]
-    pub(super) timestamp: Option<u64>,
-    #[prost(uint32, optional, tag = "2")]
-    pub(super) pid: Option<u32>,
-    #[prost(uint32, optional, tag = "5")]
-    pub(super) common_flags: Option<u32>,
-    #[prost(oneof = "Event", tags = "3, 4, 17, 20, 36, 37, 327")]
-    pub(super) event: Option<Event>,
+/// `GenericFtraceEvent` and its `Field`
+pub(super) mod generic {
+    pub(in super::super) const EVENT_NAME: u32 = 1;
+    pub(in super::super) const FIELD: u32 = 2;
+    pub(in super::super) const NAME: u32 = 1;
+    pub(in super::super) const STR_VALUE: u32 = 3;
+    pub(in super::super) const INT_VALUE: u32 = 4;
+    pub(in super::super) const UINT_VALUE: u32 = 5;
 }
 
-#[derive(Clone, PartialEq, Oneof)]
-pub(super) enum Event {
-    #[prost(message, tag = "3")]
-    Print(Print),
-    #[prost(message, tag = "4")]
-    SchedSwitch(SchedSwitch),
-    #[prost(message, tag = "17")]
-    SchedWakeup(SchedWakeup),
-    #[prost(message, tag = "20")]
-    SchedWaking(SchedWakeup),
-    #[prost(message, tag = "36")]
-    IrqHandlerEntry(IrqHandlerEntry),
-    #[prost(message, tag = "37")]
-    IrqHandlerExit(IrqHandlerExit),
-    #[prost(message, tag = "327")]
-    Generic(Generic),
+/// `FtraceStats` and `FtraceCpuStats`
+pub(super) mod stats {
+    pub(in super::super) const PHASE: u32 = 1;
+    pub(in super::super) const CPU_STATS: u32 = 2;
+    pub(in super::super) const CPU: u32 = 1;
+    pub(in super::super) const DROPPED_EVENTS: u32 = 8;
+    pub(in super::super) const READ_EVENTS: u32 = 9;
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Print {
-    #[prost(string, optional, tag = "2")]
-    pub(super) buf: Option<String>,
+/// Puts a number behind `out`; a negative one as the 64 bits that it is in two's complement.
+pub(super) fn number(out: &mut Vec<u8>, field: u32, number: u64) {
+    varint(out, u64::from(field << 3 | VARINT));
+    varint(out, number);
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct SchedSwitch {
-    #[prost(string, optional, tag = "1")]
-    pub(super) prev_comm: Option<String>,
-    #[prost(int32, optional, tag = "2")]
-    pub(super) prev_pid: Option<i32>,
-    #[prost(int32, optional, tag = "3")]
-    pub(super) prev_prio: Option<i32>,
-    #[prost(int64, optional, tag = "4")]
-    pub(super) prev_state: Option<i64>,
-    #[prost(string, optional, tag = "5")]
-    pub(super) next_comm: Option<String>,
-    #[prost(int32, optional, tag = "6")]
-    pub(super) next_pid: Option<i32>,
-    #[prost(int32, optional, tag = "7")]
-    pub(super) next_prio: Option<i32>,
+/// Puts a text behind `out`.
+pub(super) fn text(out: &mut Vec<u8>, field: u32, text: &str) {
+    varint(out, u64::from(field << 3 | BYTES));
+    varint(out, text.len() as u64);
+    out.extend(text.bytes());
 }
 
-/// `sched_wakeup` and `sched_waking`.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct SchedWakeup {
-    #[prost(string, optional, tag = "1")]
-    pub(super) comm: Option<String>,
-    #[prost(int32, optional, tag = "2")]
-    pub(super) pid: Option<i32>,
-    #[prost(int32, optional, tag = "3")]
-    pub(super) prio: Option<i32>,
-    #[prost(int32, optional, tag = "5")]
-    pub(super) target_cpu: Option<i32>,
+/// Puts a message behind `out`, whose fields `put` puts.
+pub(super) fn message(out: &mut Vec<u8>, field: u32, put: impl FnOnce(&mut Vec<u8>)) {
+    varint(out, u64::from(field << 3 | BYTES));
+    let begin = out.len();
+    put(out);
+    // How long it is stands before it, and is known now.
+    let end = out.len();
+    varint(out, (end - begin) as u64);
+    let nr = out.len() - end;
+    out[begin..].rotate_right(nr);
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct IrqHandlerEntry {
-    #[prost(int32, optional, tag = "1")]
-    pub(super) irq: Option<i32>,
-    #[prost(string, optional, tag = "2")]
-    pub(super) name: Option<String>,
+fn varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct IrqHandlerExit {
-    #[prost(int32, optional, tag = "1")]
-    pub(super) irq: Option<i32>,
-    #[prost(int32, optional, tag = "2")]
-    pub(super) ret: Option<i32>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// An event that Perfetto does not know.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Generic {
-    #[prost(string, optional, tag = "1")]
-    pub(super) event_name: Option<String>,
-    #[prost(message, repeated, tag = "2")]
-    pub(super) field: Vec<Field>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Field {
-    #[prost(string, optional, tag = "1")]
-    pub(super) name: Option<String>,
-    #[prost(oneof = "Value", tags = "3, 4, 5")]
-    pub(super) value: Option<Value>,
-}
-
-#[derive(Clone, PartialEq, Oneof)]
-pub(super) enum Value {
-    #[prost(string, tag = "3")]
-    Text(String),
-    #[prost(int64, tag = "4")]
-    Int(i64),
-    #[prost(uint64, tag = "5")]
-    Uint(u64),
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct FtraceStats {
-    /// 2: at the end of the trace.
-    #[prost(int32, optional, tag = "1")]
-    pub(super) phase: Option<i32>,
-    #[prost(message, repeated, tag = "2")]
-    pub(super) cpu_stats: Vec<FtraceCpuStats>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct FtraceCpuStats {
-    #[prost(uint64, optional, tag = "1")]
-    pub(super) cpu: Option<u64>,
-    #[prost(uint64, optional, tag = "8")]
-    pub(super) dropped_events: Option<u64>,
-    #[prost(uint64, optional, tag = "9")]
-    pub(super) read_events: Option<u64>,
+    /// The examples of the document.
+    #[test]
+    fn fields_are_encoded_as_the_document_says() {
+        let mut out = Vec::new();
+        number(&mut out, 1, 150);
+        assert_eq!(out, [0x08, 0x96, 0x01]);
+        out.clear();
+        text(&mut out, 2, "testing");
+        assert_eq!(out, b"\x12\x07testing");
+        out.clear();
+        message(&mut out, 3, |out| number(out, 1, 150));
+        assert_eq!(out, [0x1a, 0x03, 0x08, 0x96, 0x01]);
+        out.clear();
+        message(&mut out, 3, |out| text(out, 2, &"x".repeat(300)));
+        assert_eq!(out[..6], [0x1a, 0xaf, 0x02, 0x12, 0xac, 0x02]);
+        assert_eq!(out.len(), 306);
+        out.clear();
+        number(&mut out, 1, (-2_i64).cast_unsigned());
+        assert_eq!(out.len(), 11);
+    }
 }

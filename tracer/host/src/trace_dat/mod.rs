@@ -29,6 +29,8 @@ pub(super) struct TraceDat<'o> {
     lanes: Vec<Lane>,
     /// Names by pid; the last one counts, as in Linux.
     cmdlines: BTreeMap<u8, String>,
+    /// The record in the making.
+    payload: Vec<u8>,
 }
 
 impl<'o> TraceDat<'o> {
@@ -39,6 +41,7 @@ impl<'o> TraceDat<'o> {
             formats: origin.formats(),
             lanes: Vec::new(),
             cmdlines: BTreeMap::new(),
+            payload: Vec::new(),
         }
     }
 
@@ -54,7 +57,7 @@ impl<'o> TraceDat<'o> {
             let known = self.cmdlines.entry(tid).or_default();
             let now = names.threads.comm(tid);
             if *known != now {
-                *known = now;
+                now.clone_into(known);
             }
         }
     }
@@ -81,12 +84,15 @@ impl Export for TraceDat<'_> {
             Item::Record(record) => {
                 names.learn(record);
                 self.learn(record.tid, names);
-                let payload = match self.formats.get(&record.event.id) {
-                    Some(format) => format.payload(record, names),
+                let mut payload = std::mem::take(&mut self.payload);
+                match self.formats.get(&record.event.id) {
+                    Some(format) => format.encode(&mut payload, record, names),
                     None => return Ok(()),
-                };
+                }
                 let ns = names.clock.ns(record.ts);
-                self.lane(record.cpu)?.record(ns, &payload)
+                self.lane(record.cpu)?.record(ns, &payload)?;
+                self.payload = payload;
+                Ok(())
             }
             Item::Lost {
                 cpu,

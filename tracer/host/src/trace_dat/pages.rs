@@ -74,24 +74,23 @@ impl Lane {
 
     /// Adds a record.
     pub(super) fn record(&mut self, ns: u64, payload: &[u8]) -> io::Result<()> {
-        let mut entry = Vec::with_capacity(payload.len() + 16);
         // A delta has no sign: where a damaged trace goes back in time, a page begins.
         if self.data.is_empty() || ns < self.last {
             self.begin_page(ns)?;
         }
-        self.encode(&mut entry, ns, payload);
-        if self.data.len() + entry.len() > self.room() && !self.data.is_empty() {
+        let begin = self.data.len();
+        self.encode(ns, payload);
+        if self.data.len() > self.room() && begin > 0 {
+            self.data.truncate(begin);
             self.begin_page(ns)?;
-            entry.clear();
-            self.encode(&mut entry, ns, payload);
+            self.encode(ns, payload);
         }
-        if entry.len() > self.room() {
+        if self.data.len() > self.room() {
             return Err(io::Error::other(format!(
                 "a record of {} bytes is longer than a page of trace.dat",
                 payload.len()
             )));
         }
-        self.data.extend(entry);
         self.last = ns;
         Ok(())
     }
@@ -144,7 +143,8 @@ impl Lane {
         Ok(())
     }
 
-    fn encode(&self, out: &mut Vec<u8>, ns: u64, payload: &[u8]) {
+    fn encode(&mut self, ns: u64, payload: &[u8]) {
+        let out = &mut self.data;
         let words = payload.len().div_ceil(4);
         let mut delta = ns - self.last;
         if delta >> DELTA_BITS != 0 {

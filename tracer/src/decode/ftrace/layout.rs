@@ -322,6 +322,26 @@ impl Field<'_> {
         }
     }
 
+    /// The name of a number in it, as [`names`](Self::names) has it.
+    pub fn name_of(&self, number: u64) -> Option<&str> {
+        let (known, is_state) = match self.content {
+            Content::Value(
+                _,
+                FieldDef {
+                    ty: FieldType::Enum(names),
+                    ..
+                },
+            ) => (names.as_slice(), false),
+            Content::State(_, names) => (names, true),
+            _ => return None,
+        };
+        let is_it = |(value, name): &&(u64, String)| match is_state {
+            true => linux_state(name).unwrap_or(0) == number,
+            false => *value == number,
+        };
+        known.iter().find(is_it).map(|(_, name)| name.as_str())
+    }
+
     /// The type of the field that it shows; none for threads.
     pub fn ty(&self) -> Option<&FieldType> {
         match self.content {

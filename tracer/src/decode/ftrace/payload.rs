@@ -1,7 +1,6 @@
 //! A record as the bytes that its format describes.
 
 use std::borrow::Cow;
-use std::string::{String, ToString};
 use std::vec::Vec;
 
 use super::common::common_flags;
@@ -23,6 +22,13 @@ impl Format<'_> {
     /// with a zero.
     pub fn payload(&self, record: &Record<'_>, names: &Names) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.size);
+        self.encode(&mut out, record, names);
+        out
+    }
+
+    /// As [`payload`](Self::payload), in the place of what is in `out`.
+    pub fn encode(&self, out: &mut Vec<u8>, record: &Record<'_>, names: &Names) {
+        out.clear();
         out.extend((self.event.id as u16).to_le_bytes());
         out.extend([common_flags(record.context), record.context.depth()]);
         out.extend(i32::from(names.threads.pid(record.tid)).to_le_bytes());
@@ -41,10 +47,10 @@ impl Format<'_> {
                 }
                 Shown::Numbers(numbers) => {
                     let size = field.element_size().unwrap_or(8);
-                    let bytes = numbers
-                        .iter()
-                        .flat_map(|it| it.to_le_bytes()[..size].to_vec());
-                    let bytes: Vec<u8> = bytes.collect();
+                    let mut bytes = Vec::with_capacity(numbers.len() * size);
+                    for number in &numbers {
+                        bytes.extend(&number.to_le_bytes()[..size]);
+                    }
                     if field.is_dynamic() {
                         let place = (out.len() as u32) | (bytes.len() as u32) << 16;
                         out[at].copy_from_slice(&place.to_le_bytes());
@@ -63,7 +69,6 @@ impl Format<'_> {
                 }
             }
         }
-        out
     }
 }
 
@@ -85,10 +90,10 @@ impl Field<'_> {
     }
 
     /// The text in it, if it holds one.
-    pub fn text(&self, record: &Record<'_>, names: &Names) -> Option<String> {
+    pub fn text<'n>(&self, record: &Record<'_>, names: &'n Names) -> Option<Cow<'n, str>> {
         match self.shown(record, names) {
             Shown::Number(_) | Shown::Numbers(_) => None,
-            Shown::Text(text) => Some(text.into_owned()),
+            Shown::Text(text) => Some(text),
         }
     }
 
@@ -103,7 +108,7 @@ impl Field<'_> {
         }
     }
 
-    fn shown(&self, record: &Record<'_>, names: &Names) -> Shown<'static> {
+    fn shown<'r>(&self, record: &Record<'_>, names: &'r Names) -> Shown<'r> {
         let tid = |whose| match whose {
             Whose::Current => record.tid,
             Whose::Field(number) => number_of(record, number) as u8,
@@ -144,7 +149,7 @@ impl Field<'_> {
             Content::Pid(whose) => Shown::Number(names.threads.pid(tid(whose)).into()),
             Content::IrqName(number) => {
                 let vector = number_of(record, number) as u8;
-                Shown::Text(names.irqs.shown(vector).to_string().into())
+                Shown::Text(names.irqs.shown(vector).into())
             }
             Content::Comm(whose) => Shown::Text(names.threads.comm(tid(whose)).into()),
         }

@@ -303,7 +303,7 @@ fn finish(mut it: Activation, names: &Names) -> Activation {
         _ => None,
     }));
     for tid in tids {
-        it.comms.insert(tid, names.threads.comm(tid));
+        it.comms.insert(tid, names.threads.comm(tid).to_owned());
     }
     it.irqs = names.irqs.clone();
     it.idle = it
