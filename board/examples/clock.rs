@@ -42,7 +42,7 @@ fn clocks() -> Result<(), Error> {
     let mut alarm = Alarm::take(0)?;
     alarm.set(later(now.time))?;
     let mut timer = Timer::take(0, irq::request("hpet", on_tick, 0)?, 0)?;
-    timer.periodic(100_000_000)?;
+    timer.periodic(Nanos::from_millis(100))?;
     alarm.wait_until(Instant::after(Nanos::from_secs(10)))?;
     timer.cancel();
     defmt::info!(

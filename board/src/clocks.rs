@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::boot::Clocks;
 use takt_kernel::machine::{self, PortReadOnly};
-use takt_kernel::time::Instant;
+use takt_kernel::time::{Instant, Nanos};
 use takt_timerlat::stats::FrequencySource;
 use takt_timerlat::stats::machine::Reference;
 use takt_tracer::named::Named;
@@ -23,8 +23,8 @@ pub struct Sources {
     pub lapic: FrequencySource,
 }
 
-/// How long a measurement lasts, in nanoseconds.
-const WINDOW_NS: u64 = 10_000_000;
+/// How long a measurement lasts.
+const WINDOW: Nanos = Nanos::from_millis(10);
 const PM_TIMER_HZ: u64 = 3_579_545;
 
 /// Finds the frequencies.
@@ -53,18 +53,23 @@ pub(crate) fn find(line: &CommandLine<'_>, tables: &Tables) -> (Clocks, Sources)
     (clocks, Sources { tsc, lapic })
 }
 
-/// One pass of `wait`, which says how many nanoseconds it lasted.
-fn against(wait: impl FnOnce() -> u64) -> Clocks {
+/// One pass of `wait`, which says how long it lasted.
+fn against(wait: impl FnOnce() -> Nanos) -> Clocks {
     // SAFETY: the timer is started when its frequency is known.
     unsafe { machine::start_counting() };
     let (tsc_before, apic_before) = (Instant::now().cycles(), machine::counted());
-    let nanos = wait().max(1);
+    let time = wait().get().max(1);
     let (tsc_after, apic_after) = (Instant::now().cycles(), machine::counted());
-    let hz = |counts: u64| (u128::from(counts) * 1_000_000_000 / u128::from(nanos)) as u64;
+    let hz = |counts: u64| (u128::from(counts) * 1_000_000_000 / u128::from(time)) as u64;
     Clocks {
         tsc_hz: hz(tsc_after - tsc_before),
         apic_hz: hz(u64::from(apic_after.wrapping_sub(apic_before))),
     }
+}
+
+/// How long so many counts last, of which a second has `hz`.
+fn lasted(counts: u64, hz: u64) -> Nanos {
+    Nanos::new(counts * 1_000_000_000 / hz)
 }
 
 fn measure(tables: &Tables) -> (Clocks, FrequencySource) {
@@ -77,9 +82,9 @@ fn measure(tables: &Tables) -> (Clocks, FrequencySource) {
         let clocks = against(|| {
             let start = hpet.count();
             loop {
-                let nanos = hpet.nanos(hpet.count().wrapping_sub(start));
-                if nanos >= WINDOW_NS {
-                    return nanos;
+                let time = hpet.time(hpet.count().wrapping_sub(start));
+                if time >= WINDOW {
+                    return time;
                 }
             }
         });
@@ -92,18 +97,18 @@ fn measure(tables: &Tables) -> (Clocks, FrequencySource) {
             let start = read();
             loop {
                 // The counter has 24 bits at least.
-                let nanos = (read().wrapping_sub(start) & 0xff_ffff) * 1_000_000_000 / PM_TIMER_HZ;
-                if nanos >= WINDOW_NS {
-                    return nanos;
+                let time = lasted(read().wrapping_sub(start) & 0xff_ffff, PM_TIMER_HZ);
+                if time >= WINDOW {
+                    return time;
                 }
             }
         });
         return (clocks, FrequencySource::PmTimer);
     }
-    let ticks = (WINDOW_NS * pic::PIT_HZ / 1_000_000_000) as u16;
+    let ticks = (WINDOW.get() * pic::PIT_HZ / 1_000_000_000) as u16;
     let clocks = against(|| {
         pic::wait_pit(ticks);
-        u64::from(ticks) * 1_000_000_000 / pic::PIT_HZ
+        lasted(ticks.into(), pic::PIT_HZ)
     });
     (clocks, FrequencySource::Pit)
 }

@@ -4,6 +4,7 @@
 
 use core::ptr::NonNull;
 
+use takt_kernel::time::Nanos;
 use volatile::VolatilePtr;
 
 /// An HPET that counts.
@@ -54,8 +55,8 @@ impl Hpet {
         self.register(0xf0).read()
     }
 
-    /// Nanoseconds that this many counts last.
-    pub(crate) fn nanos(&self, counts: u64) -> u64 {
-        (u128::from(counts) * u128::from(self.period_fs) / 1_000_000) as u64
+    /// How long so many counts last.
+    pub(crate) fn time(&self, counts: u64) -> Nanos {
+        Nanos::new((u128::from(counts) * u128::from(self.period_fs) / 1_000_000) as u64)
     }
 }

@@ -74,7 +74,7 @@ mod virtio;
 pub use tracing::carry_out;
 
 #[cfg(feature = "image")]
-pub use start::{boot_cycles, end, set_idle_hook};
+pub use start::{boot_time, end, set_idle_hook};
 
 /// Declares the image's main function, `fn(&'static str)`: it runs as the first thread, of priority 50, and is given
 /// the command line. When it returns, the run has passed.

@@ -6,7 +6,7 @@ use takt_kernel::config::{MAIN_STACK_SIZE, MAX_CPUS};
 use takt_kernel::fault::{self, ExitCode};
 use takt_kernel::machine::{self, Machine};
 use takt_kernel::thread::Builder;
-use takt_kernel::time::{self, Instant, Nanos};
+use takt_kernel::time::{self, Cycles, Instant, Nanos};
 use takt_kernel::{boot as kernel_boot, irq, preempt, thread_stack};
 
 use crate::acpi::{self, Root};
@@ -65,13 +65,13 @@ pub fn set_idle_hook(hook: fn()) {
     IDLE_HOOK.call_once(|| hook);
 }
 
-/// Cycles from the start of Rust code to the first thread.
+/// What [`boot_time`] gives, in cycles.
 static BOOT_CYCLES: AtomicU64 = AtomicU64::new(0);
 
-/// TSC when the first thread began, and how many cycles the boot took from the first Rust code on.
+/// How long the boot took, from the first Rust code to the first thread.
 #[must_use]
-pub fn boot_cycles() -> u64 {
-    BOOT_CYCLES.load(Relaxed)
+pub fn boot_time() -> Cycles {
+    Cycles::new(BOOT_CYCLES.load(Relaxed))
 }
 
 thread_stack!(static MAIN_STACK: MAIN_STACK_SIZE);

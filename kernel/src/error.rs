@@ -46,22 +46,46 @@ errors! {
     WrongContext,
 }
 
-/// A call's result as a number, for a register: 0, or one more than the error's.
-#[inline(always)]
-pub(crate) fn to_number(result: Result<(), Error>) -> usize {
-    match result {
-        Ok(()) => 0,
-        Err(error) => error as usize + 1,
-    }
-}
+/// A call's result as a word, for a register: 0, or one more than the error's place in the list.
+///
+/// # Invariants
+/// There is none of another word: it is made from a result.
+#[derive(Clone, Copy)]
+pub(crate) struct Word(usize);
 
-/// The result that [`to_number`] gave.
-#[inline(always)]
-pub(crate) fn from_number(number: usize) -> Result<(), Error> {
-    match number {
-        0 => Ok(()),
-        // Always in the list.
-        number => Err(ALL[(number - 1) % ALL.len()]),
+impl Word {
+    /// That of a result.
+    #[inline(always)]
+    pub(crate) fn of(result: Result<(), Error>) -> Self {
+        match result {
+            Ok(()) => Self(0),
+            Err(error) => Self(error as usize + 1),
+        }
+    }
+
+    /// For a register.
+    #[inline(always)]
+    pub(crate) fn get(self) -> usize {
+        self.0
+    }
+
+    /// The one that a register has.
+    ///
+    /// # Safety
+    /// [`get`](Self::get) gave it.
+    #[inline(always)]
+    pub(crate) unsafe fn new(word: usize) -> Self {
+        Self(word)
+    }
+
+    /// The result.
+    #[inline(always)]
+    pub(crate) fn result(self) -> Result<(), Error> {
+        let Some(place) = self.0.checked_sub(1) else {
+            return Ok(());
+        };
+        // SAFETY: by the invariant it is one more than the place of an error in the list.
+        Err(unsafe { *ALL.get_unchecked(place) })
     }
 }
 

@@ -75,6 +75,21 @@ pub(crate) fn wake_taken<K: Kind>(mut section: Section<K>, t: TcbRef) -> Section
     wake_anywhere(section, t)
 }
 
+/// Whether the wake-up of a thread that was just taken out of its wait queue is nothing but that: nothing else keeps it from
+/// running, and no `sched_waking` is recorded.
+#[cfg_attr(feature = "fast-paths", inline(always))]
+pub(crate) fn is_plain_wakeup(t: &Tcb) -> bool {
+    t.state == WAITING && !crate::static_branch!(probe::events::sched_waking::ID)
+}
+
+/// Ends the wait in a queue of a thread whose wake-up [is plain](is_plain_wakeup).
+#[cfg_attr(feature = "fast-paths", inline(always))]
+pub(crate) fn end_plain_wait(t: &mut Tcb) {
+    t.wait_queue = core::ptr::null();
+    t.woken = Woken::Object;
+    t.state = 0;
+}
+
 /// A thread of this CPU becomes ready, if another CPU has released it or ended its wait.
 pub(crate) fn settle(scheduled: &mut Scheduled, thread: TcbRef) {
     // With the lock: whoever has ended the wait may still be in its section, others release threads and take blocks, and the
@@ -107,11 +122,36 @@ pub(crate) fn enqueue(scheduled: &mut Scheduled, t: TcbRef) {
     if probe::is_wakeup_recorded(scheduled.look_at(t)) {
         probe::record_wakeup(scheduled.look_at(t));
     }
+    match insert(scheduled, cpu, tid, prio) {
+        Inserted::First => percpu::set_need_resched(),
+        Inserted::BesideWatched => quantum::quantum_needed(scheduled, t),
+        Inserted::Behind => {}
+    }
+}
+
+/// Where a thread that has become ready stands.
+pub(crate) enum Inserted {
+    /// Before the running one: a switch to it is due.
+    First,
+    /// Behind it, on a CPU where quanta are counted: the running one's may have to be from here on.
+    BesideWatched,
+    /// Behind it.
+    Behind,
+}
+
+/// Puts a thread into its run queue.
+#[cfg_attr(feature = "fast-paths", inline(always))]
+pub(crate) fn insert(
+    scheduled: &mut Scheduled,
+    cpu: CpuRef,
+    tid: ThreadId,
+    prio: Priority,
+) -> Inserted {
     let (rq, links) = scheduled.ready(cpu);
     match rq.wakeup(links, tid, prio) {
-        Resched::Preempt => percpu::set_need_resched(),
-        Resched::Keep if scheduled.cpu(cpu).is_watched() => quantum::quantum_needed(scheduled, t),
-        Resched::Keep => {}
+        Resched::Preempt => Inserted::First,
+        Resched::Keep if scheduled.cpu(cpu).is_watched() => Inserted::BesideWatched,
+        Resched::Keep => Inserted::Behind,
     }
 }
 

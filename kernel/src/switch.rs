@@ -11,16 +11,16 @@
 //!
 //! Trace point: `sched_switch`, before the registers change.
 
-use takt_scheduler::{Next, Resched, ThreadId};
+use takt_scheduler::{Next, ThreadId};
 
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::{interrupts, switch, tsc};
 use crate::error::{self, Error};
 use crate::probe;
 use crate::quantum;
-use crate::sched;
+use crate::sched::{self, Inserted};
 use crate::section::{self, Any, Irq, Kind, Lent, Scheduled, Section, Thread};
-use crate::thread::tcb::{self, TcbRef, WAITING, Woken};
+use crate::thread::tcb::{self, TcbRef};
 
 /// A switch that is noted: only the registers are still those of the thread that is left. Interrupts are off, and the
 /// section is over.
@@ -37,7 +37,7 @@ pub(crate) struct Switch {
 pub(crate) struct Handoff {
     /// The thread to go on with; none if the calling thread goes on. Then the section is over.
     next: Option<TcbRef>,
-    /// With a switch, the thread that is left, by its address; without, the result by its number.
+    /// With a switch, the thread that is left, by its address; without, the result as an [`error::Word`].
     rest: usize,
 }
 
@@ -172,7 +172,7 @@ impl Handoff {
     pub(crate) fn done(result: Result<(), Error>) -> Self {
         Self {
             next: None,
-            rest: error::to_number(result),
+            rest: error::Word::of(result).get(),
         }
     }
 
@@ -270,7 +270,8 @@ impl Handoff {
     #[inline(always)]
     pub(crate) fn finish(self) -> Result<(), Error> {
         let Some(next) = self.next else {
-            return error::from_number(self.rest);
+            // SAFETY: without a thread to go on with, the rest is a result's word.
+            return unsafe { error::Word::new(self.rest) }.result();
         };
         // SAFETY: with a thread to go on with, the rest is the address of another's block.
         let prev = unsafe { TcbRef::of_address(self.rest) };
@@ -315,21 +316,20 @@ pub(crate) fn woken<K: Kind>(mut section: Section<K, Scheduled>, t: TcbRef) -> H
     if probe::is_wakeup_recorded(section.look_at(t)) {
         return woken_watched(t, section);
     }
-    let (rq, links) = section.ready(cpu);
-    match rq.wakeup(links, tid, prio) {
-        Resched::Keep if section.cpu(cpu).is_watched() => woken_peer(t, section),
-        Resched::Keep => Handoff::stay(section, Ok(())),
-        Resched::Preempt if !section.is_from_enabled() => {
+    match sched::insert(&mut section, cpu, tid, prio) {
+        Inserted::BesideWatched => woken_peer(t, section),
+        Inserted::Behind => Handoff::stay(section, Ok(())),
+        Inserted::First if !section.is_from_enabled() => {
             percpu::set_need_resched();
             section.release();
             Handoff::done(Ok(()))
         }
         // Nothing forbids the switch, and none was due.
-        Resched::Preempt if percpu::is_calm() => {
+        Inserted::First if percpu::is_calm() => {
             let _ = section.cpu(cpu).rq.pick_other();
             Handoff::switch(to(section, cpu, TcbRef::current(), t))
         }
-        Resched::Preempt => {
+        Inserted::First => {
             percpu::set_need_resched();
             Handoff::end(section)
         }
@@ -358,12 +358,10 @@ pub(crate) fn wake_taken<K: Kind>(mut section: Section<K>, tid: ThreadId) -> Han
         return wake_taken_watched(section, t);
     }
     let block = section.thread(t);
-    if block.state != WAITING || crate::static_branch!(probe::events::sched_waking::ID) {
+    if !sched::is_plain_wakeup(block) {
         return wake_taken_watched(section, t);
     }
-    block.wait_queue = core::ptr::null();
-    block.woken = Woken::Object;
-    block.state = 0;
+    sched::end_plain_wait(block);
     woken(section.narrow(), t)
 }
 
@@ -377,22 +375,15 @@ fn wake_taken_watched<K: Kind>(section: Section<K>, t: TcbRef) -> Handoff {
 pub(crate) fn wake_taken_apart(mut section: Section<Any>, tid: ThreadId) -> Handoff {
     let t = TcbRef::of(tid);
     let block = section.thread(t);
-    if block.state != WAITING
-        || crate::static_branch!(probe::events::sched_waking::ID)
-        || probe::is_wakeup_recorded(block)
-        || t.is_elsewhere()
-    {
+    if !sched::is_plain_wakeup(block) || probe::is_wakeup_recorded(block) || t.is_elsewhere() {
         return wake_taken_apart_watched(section, t);
     }
-    block.wait_queue = core::ptr::null();
-    block.woken = Woken::Object;
-    block.state = 0;
+    sched::end_plain_wait(block);
     let (cpu, tid, prio) = (block.cpu, block.tid, block.prio);
-    let (rq, links) = section.ready(cpu);
-    match rq.wakeup(links, tid, prio) {
-        Resched::Keep if section.cpu(cpu).is_watched() => woken_peer(t, section.narrow()),
-        Resched::Keep => Handoff::stay(section, Ok(())),
-        Resched::Preempt => {
+    match sched::insert(&mut section, cpu, tid, prio) {
+        Inserted::BesideWatched => woken_peer(t, section.narrow()),
+        Inserted::Behind => Handoff::stay(section, Ok(())),
+        Inserted::First => {
             percpu::set_need_resched();
             Handoff::end_apart(section)
         }

@@ -6,10 +6,7 @@
 use crate::arch::tsc;
 use crate::error::Error;
 use crate::sched;
-use crate::section;
-#[cfg(feature = "tasks")]
 use crate::switch::Handoff;
-use crate::thread::tcb::Wait;
 use crate::timers;
 use crate::wait;
 
@@ -25,14 +22,11 @@ pub fn sleep_until(deadline: Instant) -> Result<(), Error> {
     if !sched::may_block() {
         return Err(Error::WrongContext);
     }
-    if deadline.cycles() > tsc::now() {
-        wait::wait_alone_until(section::own_thread(), Wait::Sleep, deadline.cycles());
-    }
-    Ok(())
+    begin_sleep(deadline).finish()
 }
 
-/// [`sleep_until`] of a thread that may wait, as a first half whose second one is in assembly.
-#[cfg(feature = "tasks")]
+/// The first half of [`sleep_until`], of a thread that may wait.
+#[inline(always)]
 pub(crate) fn begin_sleep(deadline: Instant) -> Handoff {
     if deadline.cycles() <= tsc::now() {
         return Handoff::done(Ok(()));

@@ -177,8 +177,8 @@ pub(crate) fn finish(deadline: u64) -> Woken {
     woken
 }
 
-/// The running thread waits for its time-out alone, which is to be the end of a call's first half.
-#[cfg(feature = "tasks")]
+/// The running thread waits for its time-out alone, as the end of a call's first half.
+#[inline(always)]
 pub(crate) fn begin_sleep(deadline: u64) -> Handoff {
     let mut section = section::own_thread();
     announce_alone(&mut section, Wait::Sleep);

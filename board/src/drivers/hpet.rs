@@ -9,6 +9,7 @@ use core::ptr::NonNull;
 
 use takt_kernel::Error;
 use takt_kernel::irq::Irq;
+use takt_kernel::time::Nanos;
 use volatile::VolatilePtr;
 
 use crate::ioapic::{Line, Pin, Polarity, Trigger};
@@ -159,9 +160,9 @@ impl Timer {
         matches!(self.way, Way::Message(_))
     }
 
-    /// Counts in so many nanoseconds, rounded down; the counter has 32 bits, and half of a turn is behind it.
-    fn counts(&self, ns: u64) -> Result<u32, Error> {
-        let counts = u128::from(ns) * 1_000_000 / u128::from(self.period_fs.max(1));
+    /// Counts in that time, rounded down; the counter has 32 bits, and half of a turn is behind it.
+    fn counts(&self, time: Nanos) -> Result<u32, Error> {
+        let counts = u128::from(time.get()) * 1_000_000 / u128::from(self.period_fs.max(1));
         let counts = u32::try_from(counts).map_err(|_| Error::InvalidArgument)?;
         match counts {
             0..=0x7fff_ffff => Ok(counts.max(MIN_COUNTS)),
@@ -176,12 +177,12 @@ impl Timer {
         before
     }
 
-    /// Stops it, and has it come once, so many nanoseconds from now or a count earlier, but not sooner than in 128 counts.
+    /// Stops it, and has it come once, so long from now or a count earlier, but not sooner than in 128 counts.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if it is more than half a turn of the counter's 32 bits: 21 s or more, by its frequency.
-    pub fn one_shot(&mut self, ns: u64) -> Result<(), Error> {
-        let mut counts = self.counts(ns)?;
+    pub fn one_shot(&mut self, time: Nanos) -> Result<(), Error> {
+        let mut counts = self.counts(time)?;
         self.stop();
         let (counter, comparator) = self.counter_and_comparator();
         STATE.with(|_| {
@@ -199,12 +200,12 @@ impl Timer {
         Ok(())
     }
 
-    /// Stops it, and has it come every so many nanoseconds, rounded down to whole counts.
+    /// Stops it, and has it come in this period, rounded down to whole counts.
     ///
     /// # Errors
     /// As [`one_shot`](Self::one_shot); [`Error::InvalidState`] if the comparator cannot.
-    pub fn periodic(&mut self, ns: u64) -> Result<(), Error> {
-        let counts = self.counts(ns)?;
+    pub fn periodic(&mut self, period: Nanos) -> Result<(), Error> {
+        let counts = self.counts(period)?;
         if self.stop() & CAN_BE_PERIODIC == 0 {
             return Err(Error::InvalidState);
         }

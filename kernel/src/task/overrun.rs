@@ -37,8 +37,8 @@ const fn timer_of(number: usize) -> usize {
 impl Task {
     /// A life begins in ring 3 at once, with interrupts off from here on.
     pub(super) fn begin_budget(&self, budget: &Budget) {
-        let cycles = |nanos| Nanos::new(nanos).to_cycles().get();
-        let (in_period, period) = (cycles(budget.nanos), cycles(budget.period_nanos).max(1));
+        let cycles = |time: Nanos| time.to_cycles().get();
+        let (in_period, period) = (cycles(budget.time), cycles(budget.period).max(1));
         let cpu = CpuRef::this();
         interrupts::disable();
         let mut section = section::own_irq();

@@ -6,6 +6,7 @@ use takt_abi::REGION;
 
 use crate::arch::ports::Ports;
 use crate::arch::space::{self, Access, Space};
+use crate::clock::Nanos;
 use crate::probe::flags::Event;
 use crate::thread::stack::Stack;
 
@@ -63,10 +64,10 @@ pub struct Peer {
 
 /// How long a task may run in each of its periods.
 pub struct Budget {
-    /// Nanoseconds.
-    pub nanos: u64,
-    /// Nanoseconds of a period.
-    pub period_nanos: u64,
+    /// So long.
+    pub time: Nanos,
+    /// The length of a period.
+    pub period: Nanos,
     /// What becomes of the task when it has used that.
     pub overrun: Overrun,
     /// What its supervisor is notified of then, once in a period at most; 0 for nothing.
@@ -171,8 +172,8 @@ pub struct Program {
     pub supervisor: Option<usize>,
     /// How long it may run, if there is a limit.
     pub budget: Option<Budget>,
-    /// After how many nanoseconds its watchdog bites that is not fed; 0 if it has none.
-    pub watchdog_nanos: u64,
+    /// After how long its watchdog bites that is not fed; [`Nanos::ZERO`] if it has none.
+    pub watchdog: Nanos,
     /// Whether a life begins with a budget or a watchdog.
     pub is_timed: bool,
     /// Its handles.

@@ -32,9 +32,9 @@ pub struct Source {
     pub opened: fn(usize) -> Result<(), Error>,
     /// In the timer's interrupt, as [`Timer::waking`] has it.
     pub expired: fn(usize, Expiry),
-    /// It has come back from user space at that time, in TSC cycles, if it has been there since it was woken; the second is
-    /// what it says of itself. Gives the time of the next activation, or none if there is to be no more: then it is stopped.
-    pub next: fn(usize, Option<u64>, u64) -> Option<Instant>,
+    /// It has come back from user space at that time, if it has been there since it was woken; the second is when it says itself
+    /// that it ran. Gives the time of the next activation, or none if there is to be no more: then it is stopped.
+    pub next: fn(usize, Option<Instant>, Instant) -> Option<Instant>,
     /// It was woken for the activation at the first time, and runs at the second. Without it, it goes on in user space at once.
     pub woken: Option<fn(usize, Instant, Instant)>,
     /// It is not measured any more.
@@ -156,7 +156,7 @@ fn prepare(source: &Source, cpu: usize, place: &Place) -> Result<(), Error> {
 /// [`Call::TimerlatWait`](takt_abi::Call::TimerlatWait): into the frame goes when the activation was due, in TSC cycles. Gives the
 /// switch that there is to be; none if the task is to be stopped.
 #[inline(always)]
-pub(super) fn wait(own_time: u64, frame: &Frame) -> Result<Option<Handoff>, Error> {
+pub(super) fn wait(ran_at: Instant, frame: &Frame) -> Result<Option<Handoff>, Error> {
     let (cpu, place) = own();
     if !place.is_owned_by_me() {
         return Err(Error::NoHandle);
@@ -165,11 +165,11 @@ pub(super) fn wait(own_time: u64, frame: &Frame) -> Result<Option<Handoff>, Erro
         return Ok(None);
     };
     let is_back = place.is_away.swap(true, Relaxed);
-    let back = is_back.then(|| Instant::now().cycles());
+    let back = is_back.then(Instant::now);
     if place.is_over() {
         return Ok(None);
     }
-    let Some(due) = (source.next)(cpu, back, own_time) else {
+    let Some(due) = (source.next)(cpu, back, ran_at) else {
         return Ok(None);
     };
     frame.give(Ok(due.cycles()));

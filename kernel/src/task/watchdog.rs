@@ -31,7 +31,7 @@ impl Task {
     /// A life begins in ring 3 at once: its watchdog has the whole time, if it has one. With interrupts off from here on, since what
     /// stops the task changes where it goes on there.
     pub(super) fn begin_watchdog(&self) {
-        if self.program.watchdog_nanos == 0 {
+        if self.program.watchdog == Nanos::ZERO {
             return;
         }
         let number = self.number();
@@ -43,7 +43,7 @@ impl Task {
 
     /// Its life ends: its thread is not to be stopped on the way to the next one.
     pub(super) fn end_watchdog(&self) {
-        if self.program.watchdog_nanos == 0 {
+        if self.program.watchdog == Nanos::ZERO {
             return;
         }
         let mut section = section::own_thread();
@@ -57,9 +57,9 @@ impl Task {
         if let Some((_, feed)) = machines {
             feed();
         }
-        match self.program.watchdog_nanos {
-            0 if machines.is_some() => Ok(()),
-            0 => Err(Error::InvalidArgument),
+        match self.program.watchdog {
+            Nanos::ZERO if machines.is_some() => Ok(()),
+            Nanos::ZERO => Err(Error::InvalidArgument),
             _ => {
                 self.wind();
                 Ok(())
@@ -68,7 +68,7 @@ impl Task {
     }
 
     fn wind(&self) {
-        let time = Nanos::new(self.program.watchdog_nanos).to_cycles().get();
+        let time = self.program.watchdog.to_cycles().get();
         let id = soft_timer::kernels(timer_of(self.number()));
         timers::insert_and_leave(section::own(), id, tsc::now().saturating_add(time));
     }

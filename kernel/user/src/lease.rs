@@ -3,7 +3,7 @@
 //! ```ignore
 //! // The caller:
 //! let mut answer = [0; 1024];
-//! SERVER.call_lending([1; 6], [Lease::read(b"question"), Lease::write(&mut answer)], NEVER)?;
+//! SERVER.call_lending([1; 6], [Lease::read(b"question"), Lease::write(&mut answer)], Instant::NEVER)?;
 //!
 //! // Who is called, before the reply:
 //! let mut question = [0; 64];
@@ -15,7 +15,7 @@
 use core::marker::PhantomData;
 
 use crate::abi::{self, Call, Lending, MAX_LEASES, lease};
-use crate::{Error, Message, Peer, syscall};
+use crate::{Error, Instant, Message, Peer, syscall};
 
 /// Memory of the task's that it lends for a call: it is borrowed meanwhile.
 ///
@@ -77,11 +77,11 @@ impl Peer {
         self,
         message: Message,
         leases: [Lease<'_>; NR],
-        deadline: u64,
+        deadline: Instant,
     ) -> Result<Message, Error> {
         const { assert!(NR <= MAX_LEASES, "more than can be lent") };
         let mut lending = Lending {
-            deadline,
+            deadline: deadline.nanos(),
             leases: [abi::Lease::NONE; MAX_LEASES],
         };
         for (to, lease) in lending.leases.iter_mut().zip(&leases) {

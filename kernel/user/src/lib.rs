@@ -23,19 +23,19 @@ mod lease;
 mod memory;
 mod syscall;
 mod text;
+mod time;
 pub mod timerlat;
 mod trace;
 
 pub use lease::{Info, Lease, Leased};
-pub use syscall::{
-    exit, feed, null, receive, reply, reply_and_receive, sleep_until, time, yield_now,
-};
+pub use syscall::{exit, feed, null, receive, reply, reply_and_receive, sleep_until, yield_now};
 pub use takt_abi as abi;
 pub use takt_abi::{Error, FaultKind};
 /// What events are declared with; `event!` and `event_class!` do it.
 pub use takt_tracer as tracer;
 pub use takt_tracer::{event, event_class};
 pub use text::log;
+pub use time::{Instant, Nanos};
 pub use trace::TaskSink;
 
 /// A message: six words, which are copied from task to task.
@@ -44,9 +44,6 @@ pub type Message = [u64; abi::WORDS];
 /// Bytes at the beginning of a thread's stack that are the thread's own; the base of `fs` is where they are.
 #[doc(hidden)]
 pub const OWN: usize = 128;
-
-/// A time that never comes.
-pub const NEVER: u64 = u64::MAX;
 
 /// Another task, by the number of the handle: its place among the `peers` that the manifest gives this task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,12 +68,12 @@ impl Peer {
         syscall::call(self.0, message)
     }
 
-    /// As [`call`](Self::call), but waits for the reply until the [`time`] is `deadline` at most. The other one may still receive
+    /// As [`call`](Self::call), but waits for the reply until `deadline` at most. The other one may still receive
     /// the message then, and its reply goes nowhere.
     ///
     /// # Errors
     /// [`Error::TimedOut`], and those of [`call`](Self::call).
-    pub fn call_until(self, message: Message, deadline: u64) -> Result<Message, Error> {
+    pub fn call_until(self, message: Message, deadline: Instant) -> Result<Message, Error> {
         syscall::call_until(self.0, message, deadline)
     }
 

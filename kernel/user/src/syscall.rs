@@ -3,7 +3,7 @@
 use core::arch::asm;
 
 use crate::abi::{Call, Error, FAULT, Lending, MESSAGE, NOTIFICATIONS};
-use crate::{Incoming, Message, Received};
+use crate::{Incoming, Instant, Message, Received};
 
 /// What a call gives.
 struct Given {
@@ -115,16 +115,15 @@ pub fn feed() -> Result<(), Error> {
 }
 
 /// The time since the machine was switched on, in nanoseconds.
-#[must_use]
-pub fn time() -> u64 {
+pub(crate) fn time() -> u64 {
     short(Call::Time, 0, 0).unwrap_or_default()
 }
 
-/// Waits until the [`time`] is this.
+/// Waits until then.
 #[inline(always)]
-pub fn sleep_until(deadline: u64) {
+pub fn sleep_until(deadline: Instant) {
     // It cannot fail.
-    let _ = short(Call::SleepUntil, deadline, 0);
+    let _ = short(Call::SleepUntil, deadline.nanos(), 0);
 }
 
 #[inline(always)]
@@ -133,8 +132,12 @@ pub(crate) fn call(handle: u32, message: Message) -> Result<Message, Error> {
     Ok(given.message)
 }
 
-pub(crate) fn call_until(handle: u32, message: Message, deadline: u64) -> Result<Message, Error> {
-    let given = syscall(Call::CallUntil, handle.into(), deadline, message).result()?;
+pub(crate) fn call_until(
+    handle: u32,
+    message: Message,
+    deadline: Instant,
+) -> Result<Message, Error> {
+    let given = syscall(Call::CallUntil, handle.into(), deadline.nanos(), message).result()?;
     Ok(given.message)
 }
 
@@ -206,15 +209,20 @@ fn received(given: Given) -> Result<Received, Error> {
     })
 }
 
-/// Waits for a message or for one of these notifications, until the [`time`](time) is `deadline` at most; with the mask
+/// Waits for a message or for one of these notifications, until `deadline` at most; with the mask
 /// 0 for messages only.
 ///
 /// # Errors
 /// [`Error::TimedOut`]; [`Error::NotReplied`]; [`Error::InvalidArgument`] for other bits than
 /// [`NOTIFICATIONS`](crate::abi::NOTIFICATIONS).
 #[inline(always)]
-pub fn receive(mask: u32, deadline: u64) -> Result<Received, Error> {
-    received(syscall(Call::Receive, mask.into(), deadline, NO_MESSAGE))
+pub fn receive(mask: u32, deadline: Instant) -> Result<Received, Error> {
+    received(syscall(
+        Call::Receive,
+        mask.into(),
+        deadline.nanos(),
+        NO_MESSAGE,
+    ))
 }
 
 /// Answers the message that was received last.
@@ -231,11 +239,15 @@ pub fn reply(message: Message) -> Result<(), Error> {
 /// # Errors
 /// [`Error::NothingToReply`], or as [`receive`].
 #[inline(always)]
-pub fn reply_and_receive(message: Message, mask: u32, deadline: u64) -> Result<Received, Error> {
+pub fn reply_and_receive(
+    message: Message,
+    mask: u32,
+    deadline: Instant,
+) -> Result<Received, Error> {
     received(syscall(
         Call::ReplyAndReceive,
         mask.into(),
-        deadline,
+        deadline.nanos(),
         message,
     ))
 }

@@ -4,7 +4,8 @@ use core::arch::x86_64::_rdtsc;
 
 use takt_user::abi::fault;
 use takt_user::{
-    Error, Message, NEVER, Peer, exit, feed, receive, reply, reply_and_receive, sleep_until, time,
+    Error, Instant, Message, Nanos, Peer, exit, feed, receive, reply, reply_and_receive,
+    sleep_until,
 };
 
 const SERVER: Peer = Peer::new(0);
@@ -26,9 +27,9 @@ fn now() -> u64 {
     unsafe { _rdtsc() }
 }
 
-/// Works until the time is this.
-pub(crate) fn work_until(end: u64) {
-    while time() < end {}
+/// Works until then.
+pub(crate) fn work_until(end: Instant) {
+    while Instant::now() < end {}
 }
 
 pub(crate) fn run(what: u64) {
@@ -75,11 +76,11 @@ fn stretches(count: u64) -> u64 {
 /// there again for the next one.
 fn spent(rounds: u64) -> u64 {
     for round in 0..rounds {
-        let begun = time();
+        let begun = Instant::now();
         if SERVER.call([WORK, 500_000, 0, 0, 0, 0]) != Err(Error::BudgetSpent) {
             return 1 + 4 * round;
         }
-        if time() - begun < 150_000 {
+        if Instant::now() - begun < Nanos::from_micros(150) {
             return 2 + 4 * round;
         }
         // Not the reply to the message before.
@@ -93,9 +94,9 @@ fn spent(rounds: u64) -> u64 {
 
 /// Calls the server as often as it can until its time is up; says how often it was told that its budget was spent.
 fn ping_pong(millis: u64) -> u64 {
-    let end = time() + millis * 1_000_000;
+    let end = Instant::after(Nanos::from_millis(millis));
     let mut nr_spent = 0;
-    while time() < end {
+    while Instant::now() < end {
         match SERVER.call([10, 0, 0, 0, 0, 0]) {
             Ok(answer) if answer[0] == 12 => {}
             Err(Error::BudgetSpent) => nr_spent += 1,
@@ -108,9 +109,9 @@ fn ping_pong(millis: u64) -> u64 {
 /// Has the server do whatever it can do while it is called, also die, until its time is up. The budget so ends anywhere in it. Says
 /// how often it was told that.
 fn hostile(millis: u64, seed: u64) -> u64 {
-    let end = time() + millis * 1_000_000;
+    let end = Instant::after(Nanos::from_millis(millis));
     let (mut random, mut nr_spent) = (seed | 1, 0);
-    while time() < end {
+    while Instant::now() < end {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
@@ -120,7 +121,7 @@ fn hostile(millis: u64, seed: u64) -> u64 {
             2..8 => 10,
             _ => WORK,
         };
-        let late = time() + random % 300_000;
+        let late = Instant::after(Nanos::new(random % 300_000));
         let message = [word, random % 50_000, 0, 0, 0, 0];
         let answer = match random >> 56 & 3 {
             0 => SERVER.call_until(message, late),
@@ -146,11 +147,11 @@ fn hostile(millis: u64, seed: u64) -> u64 {
 /// Asks the server for this so often, so many nanoseconds behind each hundredth of a second; says how often its budget was used up by
 /// then.
 fn asks(nr: u64, behind: u64, message: Message) -> u64 {
-    const GRID: u64 = 10_000_000;
-    let begun = time().next_multiple_of(GRID) + behind;
+    const GRID: Nanos = Nanos::from_millis(10);
+    let begun = Instant::from_nanos(Instant::now().nanos().next_multiple_of(GRID.get()) + behind);
     let mut nr_spent = 0;
     for round in 0..nr {
-        sleep_until(begun + round * GRID);
+        sleep_until(begun + GRID * round);
         match SERVER.call(message) {
             Ok(answer) if answer[1] == message[1] => {}
             Err(Error::BudgetSpent) => nr_spent += 1,
@@ -164,17 +165,20 @@ fn asks(nr: u64, behind: u64, message: Message) -> u64 {
 /// and the task's own waits are as long as they are to be.
 fn takes_back(nr: u64) -> u64 {
     for _ in 0..nr {
-        let begun = time();
+        let begun = Instant::now();
         let message = [HAVE_WORK_DONE, 3_000_000, 0, 0, 0, 0];
-        if SERVER.call_until(message, begun + 100_000) != Err(Error::TimedOut) {
+        if SERVER.call_until(message, begun + Nanos::from_micros(100)) != Err(Error::TimedOut) {
             return 1;
         }
-        let until = begun + 5_000_000;
-        if !matches!(receive(1, begun + 2_000_000), Err(Error::TimedOut)) {
+        let until = begun + Nanos::from_millis(5);
+        if !matches!(
+            receive(1, begun + Nanos::from_millis(2)),
+            Err(Error::TimedOut)
+        ) {
             return 2;
         }
         sleep_until(until);
-        if time() < until {
+        if Instant::now() < until {
             return 3;
         }
     }
@@ -183,10 +187,10 @@ fn takes_back(nr: u64) -> u64 {
 
 /// Feeds its watchdog for so many milliseconds, in time; says how often.
 fn fed(millis: u64) -> u64 {
-    let end = time() + millis * 1_000_000;
+    let end = Instant::after(Nanos::from_millis(millis));
     let mut nr = 0;
-    while time() < end {
-        sleep_until(time() + 400_000);
+    while Instant::now() < end {
+        sleep_until(Instant::after(Nanos::new(400_000)));
         if feed().is_err() {
             exit(92);
         }
@@ -201,9 +205,9 @@ fn starve(how: u64) {
         0 => loop {
             core::hint::spin_loop();
         },
-        1 => drop(receive(1, NEVER)),
-        2 => drop(receive(1, time() + 10_000_000)),
-        3 => sleep_until(time() + 10_000_000),
+        1 => drop(receive(1, Instant::NEVER)),
+        2 => drop(receive(1, Instant::after(Nanos::new(10_000_000)))),
+        3 => sleep_until(Instant::after(Nanos::new(10_000_000))),
         4 => drop(SERVER.call([WORK, 5_000_000, 0, 0, 0, 0])),
         5 => loop {
             takt_user::null();
@@ -223,12 +227,12 @@ fn starve(how: u64) {
 /// is the one whose number it is told. It ends with the count and, above it, the kind of the last fault.
 pub(crate) fn watch(restarts: u64) {
     let (mut nr, mut kind) = (0, 0);
-    let mut received = receive(!0 >> 2, NEVER);
+    let mut received = receive(!0 >> 2, Instant::NEVER);
     loop {
         let Ok(came) = received else { exit(1 << 32) };
         nr += u64::from(came.bits != 0);
         received = match came.call {
-            None => receive(!0 >> 2, NEVER),
+            None => receive(!0 >> 2, Instant::NEVER),
             Some(call) if call.is_fault => {
                 kind = call.message[fault::KIND];
                 let mut answer = [0; 6];
@@ -236,7 +240,7 @@ pub(crate) fn watch(restarts: u64) {
                     true => fault::RESTART,
                     false => fault::STOP,
                 };
-                reply_and_receive(answer, !0 >> 2, NEVER)
+                reply_and_receive(answer, !0 >> 2, Instant::NEVER)
             }
             Some(_) => {
                 let _ = reply([0; 6]);

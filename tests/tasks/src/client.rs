@@ -3,7 +3,7 @@
 use core::arch::asm;
 
 use takt_user::abi::NOTIFICATIONS;
-use takt_user::{Error, Peer, exit, receive, reply, sleep_until, time, yield_now};
+use takt_user::{Error, Instant, Nanos, Peer, exit, receive, reply, sleep_until, yield_now};
 
 use crate::mix;
 
@@ -51,7 +51,7 @@ pub(crate) fn run(what: u64) {
         // A thread of another task, which dies with it.
         17 => {
             holds!(TEAM_LOW.call([4; 6]) == Ok([5; 6]));
-            sleep_until(time() + 2_000_000);
+            sleep_until(Instant::after(Nanos::from_millis(2)));
             holds!(TEAM_LOW.call([4; 6]) == Err(Error::Dead));
         }
         14 => (0..1000).for_each(|line| takt_user::log!("line {line}")),
@@ -65,7 +65,7 @@ pub(crate) fn run(what: u64) {
         // It may be about to begin anew.
         16 => {
             while matches!(SERVER.call([0; 6]), Err(Error::Dead | Error::Stale)) {
-                sleep_until(time() + 100_000);
+                sleep_until(Instant::after(Nanos::new(100_000)));
                 let _ = SERVER.renew();
             }
         }
@@ -117,7 +117,7 @@ fn rights() {
 fn death() {
     holds!(SERVER.call([1; 6]) == Err(Error::Dead));
     // It is less important than this task, and has yet to tell its supervisor.
-    sleep_until(time() + 1_000_000);
+    sleep_until(Instant::after(Nanos::new(1_000_000)));
     let told = KEEPER.call([0; 6]);
     holds!(told.map(|words| (words[0], words[2])) == Ok((14, 0x100_0000)));
     let life = told.map_or(0, |words| words[5]);
@@ -125,38 +125,47 @@ fn death() {
     holds!(SERVER.renew() == Ok(()));
     holds!(SERVER.call([9; 6]).is_ok());
     holds!(SERVER.call([1; 6]) == Err(Error::Dead));
-    sleep_until(time() + 1_000_000);
+    sleep_until(Instant::after(Nanos::new(1_000_000)));
     holds!(SERVER.renew() == Err(Error::Dead));
     holds!(KEEPER.call([1; 6]).map(|words| words[5]) == Ok(life + 1));
 }
 
 fn times() {
-    let begun = time();
-    sleep_until(begun + 1_000_000);
-    let woken = time();
-    holds!(woken >= begun + 1_000_000);
-    holds!(woken < begun + 1_020_000);
+    let begun = Instant::now();
+    sleep_until(begun + Nanos::from_millis(1));
+    let woken = Instant::now();
+    holds!(woken >= begun + Nanos::from_millis(1));
+    holds!(woken < begun + Nanos::from_micros(1_020));
     yield_now();
-    holds!(matches!(receive(1, time() + 500_000), Err(Error::TimedOut)));
-    holds!(time() >= woken + 500_000);
-    holds!(matches!(receive(0, 0), Err(Error::TimedOut)));
-    holds!(matches!(receive(1 << 31, 0), Err(Error::InvalidArgument)));
+    holds!(matches!(
+        receive(1, Instant::after(Nanos::new(500_000))),
+        Err(Error::TimedOut)
+    ));
+    holds!(Instant::now() >= woken + Nanos::from_micros(500));
+    holds!(matches!(receive(0, Instant::ZERO), Err(Error::TimedOut)));
+    holds!(matches!(
+        receive(1 << 31, Instant::ZERO),
+        Err(Error::InvalidArgument)
+    ));
 }
 
 /// Calls that end by their time, and one that would never end.
 fn time_outs() {
     let late = Err(Error::TimedOut);
-    holds!(SERVER.call_until([9; 6], takt_user::NEVER).is_ok());
-    let begun = time();
-    holds!(SERVER.call_until([4; 6], begun + 500_000) == late);
-    holds!((begun + 500_000..begun + 520_000).contains(&time()));
+    holds!(SERVER.call_until([9; 6], Instant::NEVER).is_ok());
+    let begun = Instant::now();
+    holds!(SERVER.call_until([4; 6], begun + Nanos::from_micros(500)) == late);
+    holds!(
+        (begun + Nanos::from_micros(500)..begun + Nanos::from_micros(520))
+            .contains(&Instant::now())
+    );
     // It has yet to come to the one after that.
-    holds!(SERVER.call_until([9; 6], time() + 100_000) == late);
-    holds!(SERVER.call_until([9; 6], 0) == late);
+    holds!(SERVER.call_until([9; 6], Instant::after(Nanos::new(100_000))) == late);
+    holds!(SERVER.call_until([9; 6], Instant::ZERO) == late);
     // Not the one to the first call, which comes while this one waits.
     let answer = core::array::from_fn(|place| 9 + 7 + place as u64);
     holds!(SERVER.call([9; 6]) == Ok(answer));
-    holds!(time() >= begun + 2_000_000);
+    holds!(Instant::now() >= begun + Nanos::from_millis(2));
     let deadlock = Error::Deadlock as u64;
     holds!(SERVER.call([5; 6]).map(|words| words[1]) == Ok(deadlock));
     holds!(SERVER.call([0; 6]).is_ok());
@@ -167,7 +176,7 @@ fn wild() {
     for round in 10..2000 {
         if round == 1000 {
             // The other one is less important.
-            sleep_until(time() + 100_000);
+            sleep_until(Instant::after(Nanos::new(100_000)));
         }
         holds!(SERVER.call([round; 6]).map(|words| words[5]) == Ok(round + 5 + 7));
     }

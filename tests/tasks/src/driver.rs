@@ -3,7 +3,7 @@
 use core::arch::asm;
 
 use takt_user::device::acknowledge;
-use takt_user::{NEVER, exit, receive, reply, reply_and_receive};
+use takt_user::{Instant, exit, receive, reply, reply_and_receive};
 
 use crate::harm;
 
@@ -18,13 +18,13 @@ pub(crate) fn run(what: u64) {
         return measured();
     }
     let mut nr = 0;
-    let Ok(mut received) = receive(INTERRUPT, NEVER) else {
+    let Ok(mut received) = receive(INTERRUPT, Instant::NEVER) else {
         exit(1)
     };
     loop {
         nr += u64::from(received.bits & INTERRUPT != 0);
         let next = match received.call.map(|call| call.message) {
-            None => receive(INTERRUPT, NEVER),
+            None => receive(INTERRUPT, Instant::NEVER),
             Some([word, bits, ..]) => {
                 let done = match word {
                     1 => acknowledge(INTERRUPT),
@@ -37,7 +37,7 @@ pub(crate) fn run(what: u64) {
                     let _ = reply(answer);
                     return;
                 }
-                reply_and_receive(answer, INTERRUPT, NEVER)
+                reply_and_receive(answer, INTERRUPT, Instant::NEVER)
             }
         };
         let Ok(next) = next else { exit(2) };
@@ -70,7 +70,7 @@ fn measured() {
             out("r9") _, out("r10") _, out("r11") _, out("r12") _, out("r13") _, out("r14") _, out("r15") _,
         );
     }
-    if receive(0, NEVER).is_err() || reply([at; 6]).is_err() {
+    if receive(0, Instant::NEVER).is_err() || reply([at; 6]).is_err() {
         exit(2);
     }
 }

@@ -6,7 +6,8 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_user::abi::{self, Call, Error, Lending, MAX_LEASES, fault, lease};
 use takt_user::{
-    Lease, Leased, Message, NEVER, Peer, exit, receive, reply, reply_and_receive, sleep_until, time,
+    Instant, Lease, Leased, Message, Nanos, Peer, exit, receive, reply, reply_and_receive,
+    sleep_until,
 };
 
 /// In a message's first word, what no random one has: the second word is how many operations were done since the last one. The reply's
@@ -25,8 +26,8 @@ const KEEPER: Peer = Peer::new(1);
 
 fn answered(received: Option<Message>) -> takt_user::Received {
     let received = match received {
-        Some(said) => reply_and_receive(said, 0, NEVER),
-        None => receive(0, NEVER),
+        Some(said) => reply_and_receive(said, 0, Instant::NEVER),
+        None => receive(0, Instant::NEVER),
     };
     match received {
         Ok(received) => received,
@@ -107,7 +108,7 @@ pub(crate) fn server() {
                 let _ = reply(message);
                 return;
             }
-            0..4 => sleep_until(time() + message[1] % 10_000),
+            0..4 => sleep_until(Instant::after(Nanos::new(message[1] % 10_000))),
             4 => {
                 // SAFETY: none: it stops the task.
                 unsafe { asm!("ud2") };
@@ -125,17 +126,17 @@ pub(crate) fn server() {
 
 /// Sleeps until each of some deadlines, and ends with how late it was at most, in nanoseconds.
 pub(crate) fn control() {
-    const PERIOD: u64 = 100_000;
+    const PERIOD: Nanos = Nanos::from_micros(100);
     let keeper = Peer::new(0);
-    let mut deadline = time() + PERIOD;
-    let mut latest = 0;
+    let mut deadline = Instant::after(PERIOD);
+    let mut latest = Nanos::ZERO;
     loop {
         sleep_until(deadline);
-        latest = (time() - deadline).max(latest);
+        latest = (Instant::now() - deadline).max(latest);
         deadline += PERIOD;
         // It is to be there in time for each of them.
         match keeper.call([LOOK; 6]) {
-            Ok(words) if words[0] != 0 => exit(latest),
+            Ok(words) if words[0] != 0 => exit(latest.get()),
             Ok(_) => {}
             Err(error) => exit(1 << 32 | error as u64),
         }
@@ -289,7 +290,7 @@ pub(crate) fn observer() {
                 Lease::write(&mut lent[WRITABLE]),
                 Lease::read(&before),
             ];
-            let deadline = time() + 3_000 + word(0) % 4_000;
+            let deadline = Instant::after(Nanos::new(3_000 + word(0) % 4_000));
             match fuzzer.call_lending(message, leases, deadline) {
                 Ok(_) | Err(Error::TimedOut | Error::Dead | Error::Stale) => {}
                 Err(error) => exit(100 + error as u64),
@@ -344,8 +345,8 @@ impl Random {
             11 => around(0x100_0000 + (self.below(1024) << 12)),
             12 => around(1 << 47),
             13 => around(self.below(8) << 61),
-            14 => time() + self.below(20_000),
-            _ => NEVER,
+            14 => Instant::after(Nanos::new(self.below(20_000))).nanos(),
+            _ => Instant::NEVER.nanos(),
         }
     }
 }
@@ -399,14 +400,14 @@ fn lending(random: &mut Random) -> Lending {
         };
     }
     Lending {
-        deadline: time() + random.below(20_000),
+        deadline: Instant::after(Nanos::new(random.below(20_000))).nanos(),
         leases,
     }
 }
 
 /// Receives something, if there is anything, and does what can be done with leases.
 fn borrow_at_random(random: &mut Random) {
-    let _ = receive(0, time() + 2_000);
+    let _ = receive(0, Instant::after(Nanos::new(2_000)));
     for _ in 0..random.below(12) {
         let number = Call::LeaseRead as u64 + random.below(3);
         call(random, number);
@@ -435,7 +436,7 @@ fn call(random: &mut Random, number: u64) {
         return;
     }
     if number == Call::SleepUntil as u64 {
-        registers[4] = time() + random.below(20_000);
+        registers[4] = Instant::after(Nanos::new(random.below(20_000))).nanos();
     }
     let list = lending(random);
     if number == Call::CallLending as u64 && random.below(4) != 0 {
@@ -582,6 +583,6 @@ pub(crate) fn run() {
         told = report(nr);
     }
     while SERVER.renew().is_err() || SERVER.call([QUIT; 6]).is_err() {
-        sleep_until(time() + 10_000);
+        sleep_until(Instant::after(Nanos::new(10_000)));
     }
 }

@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_user::abi::{self, Call, FIRST_REGION, Lending, MAX_LEASES, REGION, lease};
 use takt_user::{
-    Error, Info, Lease, Leased, Message, NEVER, Peer, Received, exit, receive, reply,
-    reply_and_receive, sleep_until, time,
+    Error, Info, Instant, Lease, Leased, Message, Nanos, Peer, Received, exit, receive, reply,
+    reply_and_receive, sleep_until,
 };
 
 use crate::raw::raw;
@@ -85,8 +85,8 @@ pub(crate) fn server() {
     let mut said: Option<Message> = None;
     loop {
         let received: Result<Received, Error> = match said.take() {
-            Some(said) => reply_and_receive(said, 0, NEVER),
-            None => receive(0, NEVER),
+            Some(said) => reply_and_receive(said, 0, Instant::NEVER),
+            None => receive(0, Instant::NEVER),
         };
         let Some(call) = received.ok().and_then(|it| it.call) else {
             exit(1)
@@ -266,7 +266,7 @@ fn memory_is_lent() {
             let got = SERVER.call_lending(
                 [ask::FILL, shift as u64 + 3, 0, 0, 0, 0],
                 [question, answer],
-                NEVER,
+                Instant::NEVER,
             );
             holds!(got.map(|words| words[0]) == Ok(0));
             let expected = from[GAP - shift..][..size]
@@ -285,7 +285,7 @@ fn memory_is_lent() {
         Lease::read_write(&mut c[..6]),
         Lease::read(&d[..5]),
     ];
-    let got = SERVER.call_lending([ask::INFO, 2, 0, 0, 0, 0], all, NEVER);
+    let got = SERVER.call_lending([ask::INFO, 2, 0, 0, 0, 0], all, Instant::NEVER);
     holds!(got.map(|words| words[1]) == Ok(3 << 32 | 6));
     holds!(SERVER.call([ask::QUIT; 6]).is_ok());
 }
@@ -293,7 +293,7 @@ fn memory_is_lent() {
 /// What comes of a message with these leases, as addresses, sizes and rights.
 fn with(message: [u64; 6], leases: &[(u64, u64, u32)]) -> u64 {
     let mut list = Lending {
-        deadline: NEVER,
+        deadline: Instant::NEVER.nanos(),
         leases: [abi::Lease::NONE; MAX_LEASES],
     };
     for (to, (address, size, rights)) in list.leases.iter_mut().zip(leases) {
@@ -362,7 +362,7 @@ fn what_is_refused() {
     }
     // Nothing of a call that was refused, nor of one that is over, is lent with the next one, whichever way that goes.
     let none = (Error::NoLease as u64) << 32;
-    for deadline in [NEVER, time() + 10_000_000] {
+    for deadline in [Instant::NEVER, Instant::after(Nanos::new(10_000_000))] {
         holds!(with(quiet, &[(own, 8, R), (0, 8, R)]) == bad);
         let asked = SERVER.call_until([ask::INFO, 0, 0, 0, 0, 0], deadline);
         holds!(asked.map(|words| words[0]) == Ok(none));
@@ -388,7 +388,7 @@ fn what_is_refused() {
     holds!(list(6, data) == (Error::NoHandle as u64) << 8);
     holds!(list(u64::MAX, data) == (Error::NoHandle as u64) << 8);
     holds!(list(3, data) == (Error::NoRight as u64) << 8);
-    holds!(BELL.call_lending([0; 6], [], NEVER) == Err(Error::NoRight));
+    holds!(BELL.call_lending([0; 6], [], Instant::NEVER) == Err(Error::NoRight));
     // Who has nothing lent.
     let at = own;
     for call in [Call::LeaseRead, Call::LeaseWrite, Call::LeaseInfo] {
@@ -464,7 +464,7 @@ fn what_a_server_is_refused(own: u64) {
 fn stays(lent: &[u8; 1536]) -> bool {
     // A copy that there is, whatever a shared reference promises.
     let before = core::hint::black_box(*lent);
-    sleep_until(time() + 20_000);
+    sleep_until(Instant::after(Nanos::new(20_000)));
     core::hint::black_box(lent) == &before
 }
 
@@ -475,7 +475,7 @@ fn time_outs() {
     holds!(SERVER.call([ask::TOLD; 6]).is_ok());
     for round in 0..400 {
         let mut lent = [0xff; 1536];
-        let until = time() + 3_000 + 11 * round;
+        let until = Instant::after(Nanos::new(3_000 + 11 * round));
         let result = SERVER.call_lending([ask::USE; 6], [Lease::write(&mut lent)], until);
         holds!(result == Err(Error::TimedOut));
         holds!(stays(&lent));
@@ -491,10 +491,14 @@ fn time_outs() {
 
 fn the_server_dies() {
     let mut lent = [0xff; 1536];
-    let result = SERVER.call_lending([ask::DIE; 6], [Lease::read_write(&mut lent)], NEVER);
+    let result = SERVER.call_lending(
+        [ask::DIE; 6],
+        [Lease::read_write(&mut lent)],
+        Instant::NEVER,
+    );
     holds!(result == Err(Error::Dead));
     holds!(stays(&lent));
-    sleep_until(time() + 1_000_000);
+    sleep_until(Instant::after(Nanos::new(1_000_000)));
     holds!(SERVER.renew() == Ok(()));
     let asked = SERVER.call([ask::INFO, 0, 0, 0, 0, 0]);
     holds!(asked.map(|words| words[0]) == Ok((Error::NoLease as u64) << 32));
@@ -504,13 +508,17 @@ fn the_server_dies() {
 /// The instructions to read and to write 1 KiB, and all that a message with it and its reply take.
 fn measure() -> u64 {
     let mut lent = [0; 1024];
-    let costs = SERVER.call_lending([ask::MEASURE; 6], [Lease::read_write(&mut lent)], NEVER);
+    let costs = SERVER.call_lending(
+        [ask::MEASURE; 6],
+        [Lease::read_write(&mut lent)],
+        Instant::NEVER,
+    );
     let mut least = u64::MAX;
     for _ in 0..8 {
         let begun = now();
         holds!(
             SERVER
-                .call_lending([ask::TOLD; 6], [Lease::read(&lent)], NEVER)
+                .call_lending([ask::TOLD; 6], [Lease::read(&lent)], Instant::NEVER)
                 .is_ok()
         );
         least = least.min(now() - begun);
@@ -551,12 +559,12 @@ fn of_a_region(page: u64) {
 fn exit_by_watchdog() {
     let is_whole = || DATA.iter().all(|it| it.load(Relaxed) == 0x5eed);
     holds!(is_whole());
-    sleep_until(time() + 20_000);
+    sleep_until(Instant::after(Nanos::new(20_000)));
     holds!(is_whole());
     let lent = DATA.as_ptr().cast_mut().cast();
     // SAFETY: any bytes are atomics.
     let lent = unsafe { Lease::from_raw(lent, size_of_val(&DATA), lease::WRITE) };
-    let result = SERVER.call_lending([ask::USE; 6], [lent], NEVER);
+    let result = SERVER.call_lending([ask::USE; 6], [lent], Instant::NEVER);
     exit(1000 + result.map_or_else(|error| error as u64, |words| 100 + words[0]));
 }
 
@@ -564,7 +572,7 @@ fn exit_by_watchdog() {
 fn budget_ends() {
     for _ in 0..4 {
         let mut lent = [0xff; 1536];
-        let result = SERVER.call_lending([ask::USE; 6], [Lease::write(&mut lent)], NEVER);
+        let result = SERVER.call_lending([ask::USE; 6], [Lease::write(&mut lent)], Instant::NEVER);
         holds!(result == Err(Error::BudgetSpent));
         holds!(stays(&lent));
     }

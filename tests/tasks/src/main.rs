@@ -15,7 +15,7 @@ mod spread;
 mod team;
 
 use takt_user::abi::fault;
-use takt_user::{NEVER, Peer, exit, receive, reply_and_receive, sleep_until, time};
+use takt_user::{Instant, Nanos, Peer, exit, receive, reply_and_receive, sleep_until};
 
 takt_user::entry!(main);
 
@@ -87,7 +87,7 @@ const SLOWLY: u64 = 1 << 31;
 fn keeper(what: u64) {
     let (is_slow, mut restarts) = (what & SLOWLY != 0, what & !SLOWLY);
     let mut last = [0; 6];
-    let Ok(mut received) = receive(0, NEVER) else {
+    let Ok(mut received) = receive(0, Instant::NEVER) else {
         exit(1)
     };
     loop {
@@ -101,7 +101,7 @@ fn keeper(what: u64) {
             last[fault::RSP] = now;
             let again = restarts > 0;
             if is_slow && again {
-                sleep_until(time() + 20_000 + 7 * restarts);
+                sleep_until(Instant::after(Nanos::new(20_000 + 7 * restarts)));
             }
             restarts = restarts.saturating_sub(1);
             answer = [0; 6];
@@ -112,7 +112,7 @@ fn keeper(what: u64) {
             }
             return;
         }
-        let Ok(next) = reply_and_receive(answer, 0, NEVER) else {
+        let Ok(next) = reply_and_receive(answer, 0, Instant::NEVER) else {
             exit(4)
         };
         received = next;
@@ -132,14 +132,14 @@ fn fs_base() -> u64 {
 /// with 6 it is an [`echo`](mix::echo) from then on, with 7 it asks another server, with 8 it says how many it has received, with
 /// [`HAVE_WORK_DONE`](budget::HAVE_WORK_DONE) it has another server work, and with [`WORK`](budget::WORK) it works for as many nanoseconds as the second one says.
 fn server(mask: u64) {
-    let Ok(mut received) = receive(mask as u32, NEVER) else {
+    let Ok(mut received) = receive(mask as u32, Instant::NEVER) else {
         exit(1)
     };
     let (mut bits, mut nr_received) = (0, 0);
     loop {
         bits |= received.bits;
         let Some(call) = received.call else {
-            match receive(mask as u32, NEVER) {
+            match receive(mask as u32, Instant::NEVER) {
                 Ok(next) => received = next,
                 Err(_) => exit(2),
             }
@@ -155,7 +155,7 @@ fn server(mask: u64) {
             1 => harm::run(harm::WRITE),
             2 => answer[1] = bits.into(),
             3 => answer[1] = fs_base(),
-            4 => sleep_until(time() + 2_000_000),
+            4 => sleep_until(Instant::after(Nanos::new(2_000_000))),
             5 => {
                 let peer = Peer::new(0);
                 // It began to live after this task.
@@ -181,14 +181,14 @@ fn server(mask: u64) {
                     exit(5);
                 }
             }
-            budget::WORK => budget::work_until(time() + answer[1]),
+            budget::WORK => budget::work_until(Instant::after(Nanos::new(answer[1]))),
             _ => {
                 for (place, word) in answer.iter_mut().enumerate() {
                     *word += place as u64 + u64::from(call.badge);
                 }
             }
         }
-        match reply_and_receive(answer, mask as u32, NEVER) {
+        match reply_and_receive(answer, mask as u32, Instant::NEVER) {
             Ok(next) => received = next,
             Err(_) => exit(3),
         }

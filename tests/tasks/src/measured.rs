@@ -3,7 +3,7 @@
 use core::arch::x86_64::_rdtsc;
 
 use takt_user::timerlat::Timerlat;
-use takt_user::{exit, sleep_until, time};
+use takt_user::{Instant, Nanos, exit, sleep_until};
 
 /// Besides the CPU: it waits for activations until it is stopped.
 const WAITS: u64 = 0x100;
@@ -24,7 +24,7 @@ fn lateness() -> u64 {
     let begun = now().next_multiple_of(1_000_000);
     let late = (1..10).map(|nr| {
         let deadline = begun + nr * 1_000_000;
-        sleep_until(deadline);
+        sleep_until(Instant::from_nanos(deadline));
         now() - deadline
     });
     late.max().unwrap_or(0)
@@ -49,7 +49,7 @@ pub(crate) fn run(what: u64) {
     }
     while timerlat.wait().is_ok() {
         if what & IS_LATE != 0 {
-            sleep_until(time() + 1_500_000);
+            sleep_until(Instant::after(Nanos::new(1_500_000)));
         }
     }
     exit(99);

@@ -2,13 +2,13 @@
 
 use core::arch::asm;
 
-use takt_user::{Error, NEVER, Peer, exit, receive, sleep_until, time, yield_now};
+use takt_user::{Error, Instant, Nanos, Peer, exit, receive, sleep_until, yield_now};
 
 const SERVER: Peer = Peer::new(0);
 const KEEPER: Peer = Peer::new(1);
 
-/// Nanoseconds between two times at which something happens: longer than anything takes.
-const STEP: u64 = 4_000_000;
+/// Between two times at which something happens: longer than anything takes.
+const STEP: Nanos = Nanos::from_millis(4);
 
 /// Adds a number to what has happened so far.
 pub(crate) fn add(sum: u64, number: u64) -> u64 {
@@ -18,11 +18,12 @@ pub(crate) fn add(sum: u64, number: u64) -> u64 {
 /// Calls servers in a sequence that the seed says, and ends with a number that says all that has happened. Two of them begin
 /// within one millisecond, and act at different times.
 pub(crate) fn run(seed: u64) {
-    let begun = (time() / STEP + 1) * STEP + seed % 2 * (STEP / 2);
+    let length = STEP.get();
+    let begun = (Instant::now().nanos() / length + 1) * length + seed % 2 * (length / 2);
     let mut step = 0;
     let mut next = || {
         step += 1;
-        sleep_until(begun + step * STEP);
+        sleep_until(Instant::from_nanos(begun) + STEP * step);
     };
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut random = |below: u64| {
@@ -47,7 +48,7 @@ pub(crate) fn run(seed: u64) {
             7 => SERVER.call(words(8)),
             8 => SERVER.notify(1 << random(8)).map(|()| [0; 6]),
             9 => SERVER.call(words(2)),
-            10 => SERVER.call_until(words(word), NEVER),
+            10 => SERVER.call_until(words(word), Instant::NEVER),
             11 => bell.notify(1 << random(8)).map(|()| [0; 6]),
             12 => KEEPER.call(words(2)),
             _ => {
@@ -192,12 +193,14 @@ pub(crate) fn supervisor() {
     let [before, behind] = replied(takt_user::abi::fault::RESTART);
     let reply = behind - before - 6;
     received(0);
-    sleep_until(time() + 100_000);
+    sleep_until(Instant::after(Nanos::new(100_000)));
     let [before, _] = replied(takt_user::abi::fault::RESTART);
     let [_, again] = received(0);
     let restart = again - before;
     replied(takt_user::abi::fault::STOP);
-    if receive(0, NEVER).is_err() || takt_user::reply([fault, reply, restart, 0, 0, 0]).is_err() {
+    if receive(0, Instant::NEVER).is_err()
+        || takt_user::reply([fault, reply, restart, 0, 0, 0]).is_err()
+    {
         exit(1);
     }
 }
@@ -205,7 +208,7 @@ pub(crate) fn supervisor() {
 /// Waits for a notification, and says to whoever calls then when it came.
 pub(crate) fn bell() {
     let [at, _] = received(1);
-    if receive(0, NEVER).is_err() || takt_user::reply([at; 6]).is_err() {
+    if receive(0, Instant::NEVER).is_err() || takt_user::reply([at; 6]).is_err() {
         exit(1);
     }
 }
@@ -234,7 +237,7 @@ pub(crate) fn cost_of_notification(bell: Peer) -> u64 {
 
 /// How many instructions behind a deadline a thread of a task runs that slept until then. A nanosecond is one of them.
 pub(crate) fn cost_of_deadline() -> u64 {
-    let deadline = time() + 100_000;
+    let deadline = Instant::after(Nanos::from_micros(100)).nanos();
     let at: u64;
     // SAFETY: as in `echo`.
     unsafe {

@@ -5,8 +5,8 @@ use core::arch::asm;
 
 use takt_user::abi::{FaultKind, fault};
 use takt_user::{
-    Error, Lease, Leased, Message, NEVER, Peer, Received, exit, receive, reply, reply_and_receive,
-    sleep_until, time, yield_now,
+    Error, Instant, Lease, Leased, Message, Nanos, Peer, Received, exit, receive, reply,
+    reply_and_receive, sleep_until, yield_now,
 };
 
 /// What a message's first word asks for.
@@ -65,8 +65,8 @@ fn die() -> ! {
 /// Answers by one call or by two, if there is something to answer; then waits, for a while or for good, as the word says.
 fn next(mut said: Option<Message>, word: u64) -> Received {
     let mut deadline = match word % 4 {
-        0 => time() + word % 20_000,
-        _ => NEVER,
+        0 => Instant::after(Nanos::new(word % 20_000)),
+        _ => Instant::NEVER,
     };
     loop {
         let received = match said.take() {
@@ -78,7 +78,7 @@ fn next(mut said: Option<Message>, word: u64) -> Received {
         };
         match received {
             Ok(received) => return received,
-            Err(Error::TimedOut) => deadline = NEVER,
+            Err(Error::TimedOut) => deadline = Instant::NEVER,
             Err(error) => exit(100 + error as u64),
         }
     }
@@ -138,7 +138,7 @@ pub(crate) fn server() {
                 return;
             }
             ask::SLOW => {
-                sleep_until(time() + word);
+                sleep_until(Instant::after(Nanos::new(word)));
                 answer(message, call.badge)
             }
             ask::VIA => match HUB.call([ask::ECHO, word, 0, 0, 0, word]) {
@@ -157,7 +157,7 @@ pub(crate) fn server() {
             }
             ask::DIE => die(),
             ask::FILL => {
-                sleep_until(time() + word % 4_000);
+                sleep_until(Instant::after(Nanos::new(word % 4_000)));
                 match fill(call.badge, message[2] != 0) {
                     Ok(()) | Err(Error::Revoked) => answer(message, call.badge),
                     Err(error) => exit(600 + error as u64),
@@ -221,14 +221,14 @@ fn lend(word: u64, badge: u32) {
     let sent = [ask::FILL, word, dies, 0, 0, word];
     let leases = [Lease::read(&from[..size]), Lease::write(&mut to[..size])];
     let deadline = match word % 2 {
-        0 => NEVER,
-        _ => time() + word % 9_001,
+        0 => Instant::NEVER,
+        _ => Instant::after(Nanos::new(word % 9_001)),
     };
     let result = SERVER.call_lending(sent, leases, deadline);
     let before = to;
     if result == Err(Error::TimedOut) {
-        holds!(time() >= deadline);
-        sleep_until(time() + 2_000);
+        holds!(Instant::now() >= deadline);
+        sleep_until(Instant::after(Nanos::new(2_000)));
     } else if let Some(got) = reached(result) {
         holds!(got == answer(sent, badge));
         let expected = from[..size].iter().map(|it| answer_byte(*it, badge));
@@ -243,7 +243,7 @@ fn renew() {
     loop {
         match SERVER.renew() {
             Ok(()) => return,
-            Err(Error::Dead) => sleep_until(time() + 10_000),
+            Err(Error::Dead) => sleep_until(Instant::after(Nanos::new(10_000))),
             Err(error) => exit(400 + error as u64),
         }
     }
@@ -284,15 +284,15 @@ pub(crate) fn client(what: u64, is_client: bool) {
             }
             14..17 => {
                 let sent = [ask::SLOW, word % 30_000, 0, 0, 0, word];
-                let deadline = time() + word / 7 % 40_000;
+                let deadline = Instant::after(Nanos::new(word / 7 % 40_000));
                 match SERVER.call_until(sent, deadline) {
-                    Err(Error::TimedOut) => holds!(time() >= deadline),
+                    Err(Error::TimedOut) => holds!(Instant::now() >= deadline),
                     other => holds!(reached(other).is_none_or(|got| got == answer(sent, badge))),
                 }
             }
             17 => {
                 let sent = message(ask::ECHO);
-                match SERVER.call_until(sent, 0) {
+                match SERVER.call_until(sent, Instant::ZERO) {
                     Err(Error::TimedOut) => {}
                     other => holds!(reached(other).is_none_or(|got| got == answer(sent, badge))),
                 }
@@ -322,7 +322,7 @@ pub(crate) fn client(what: u64, is_client: bool) {
                 }
             }
             27 if word % 8 == 0 => holds!(ask(message(ask::DIE)).is_none()),
-            28 => sleep_until(time() + word % 10_000),
+            28 => sleep_until(Instant::after(Nanos::new(word % 10_000))),
             29 => yield_now(),
             32.. => lend(word, badge),
             30 if !is_client && life < LIVES && word % 8 == 0 => die(),

@@ -7,7 +7,7 @@ mod raw;
 use core::arch::x86_64::_rdtsc;
 
 use takt_user::abi::{Call, Error, MAX_LOG};
-use takt_user::{event, event_class, exit, sleep_until, time, trace_event};
+use takt_user::{Instant, Nanos, event, event_class, exit, sleep_until, trace_event};
 
 takt_user::entry!(main);
 
@@ -109,7 +109,7 @@ fn babbles() {
     ] {
         frame(at, len);
     }
-    sleep_until(time() + 200_000_000);
+    sleep_until(Instant::after(Nanos::new(200_000_000)));
     defmt::info!("after all");
 }
 
@@ -146,7 +146,7 @@ fn waits() {
         if is_on {
             exit(0);
         }
-        sleep_until(time() + 100_000);
+        sleep_until(Instant::after(Nanos::new(100_000)));
     }
     exit(1);
 }

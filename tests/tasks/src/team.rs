@@ -3,8 +3,8 @@
 use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use takt_user::{Error, Lease, Leased, NEVER, Peer, exit, receive, reply, reply_and_receive};
-use takt_user::{sleep_until, time, yield_now};
+use takt_user::{Error, Instant, Lease, Leased, Peer, exit, receive, reply, reply_and_receive};
+use takt_user::{Nanos, sleep_until, yield_now};
 
 use crate::mix;
 
@@ -43,28 +43,28 @@ pub(crate) fn run(what: u64) {
     WHAT.store(what + 1, Relaxed);
     match what {
         TALK => talk(),
-        FAULT_LOW => sleep_until(NEVER),
+        FAULT_LOW => sleep_until(Instant::NEVER),
         FAULT_HIGH => {
             // It ends with the thread that is called.
             let _ = HIGH.call([1; 6]);
             spin();
         }
         FAULT_FIRST => {
-            sleep_until(time() + 50_000);
+            sleep_until(Instant::after(Nanos::new(50_000)));
             fault();
         }
         EXIT => {
-            sleep_until(time() + 50_000);
+            sleep_until(Instant::after(Nanos::new(50_000)));
             exit(COUNT.load(Relaxed));
         }
         RETURN => {
             // Someone else has a call or two.
-            sleep_until(time() + 1_000_000);
+            sleep_until(Instant::after(Nanos::new(1_000_000)));
             returns();
         }
         MEASURE => {
             // The other one has begun to wait.
-            sleep_until(time() + 1_000_000);
+            sleep_until(Instant::after(Nanos::new(1_000_000)));
             exit(mix::cost_of_calls()[1]);
         }
         _ => hash(0),
@@ -75,14 +75,14 @@ fn high(argument: u64) {
     holds_argument(argument, 7);
     match what() {
         FAULT_HIGH => {
-            let _ = receive(0, NEVER);
+            let _ = receive(0, Instant::NEVER);
             fault();
         }
         FAULT_FIRST | EXIT => {
             // Waits for what does not come.
-            let _ = receive(1, NEVER);
+            let _ = receive(1, Instant::NEVER);
         }
-        FAULT_LOW => sleep_until(NEVER),
+        FAULT_LOW => sleep_until(Instant::NEVER),
         HASH => hash(1),
         _ => serve(),
     }
@@ -113,7 +113,7 @@ fn holds_argument(argument: u64, expected: u64) {
 fn what() -> u64 {
     loop {
         match WHAT.load(Relaxed) {
-            0 => sleep_until(time() + 1_000),
+            0 => sleep_until(Instant::after(Nanos::new(1_000))),
             what => return what - 1,
         }
     }
@@ -134,7 +134,7 @@ fn fault() {
 
 /// Gives back what it is sent, one more in each word; writes the sum of what is lent to the second window. A first word of 0 ends it.
 fn serve() {
-    let Ok(mut received) = receive(0, NEVER) else {
+    let Ok(mut received) = receive(0, Instant::NEVER) else {
         exit(1)
     };
     while let Some(call) = received.call {
@@ -152,7 +152,7 @@ fn serve() {
             return;
         }
         let answer = call.message.map(|word| word.wrapping_add(1));
-        let Ok(next) = reply_and_receive(answer, 0, NEVER) else {
+        let Ok(next) = reply_and_receive(answer, 0, Instant::NEVER) else {
             exit(2)
         };
         received = next;
@@ -165,7 +165,9 @@ fn talk() {
     for peer in [HIGH, LOW, HIGH, LOW] {
         let mut sum = [0; 8];
         let leases = [Lease::read(&bytes), Lease::write(&mut sum)];
-        holds!(peer.call_lending([1, 2, 3, 4, 5, 6], leases, NEVER) == Ok([2, 3, 4, 5, 6, 7]));
+        holds!(
+            peer.call_lending([1, 2, 3, 4, 5, 6], leases, Instant::NEVER) == Ok([2, 3, 4, 5, 6, 7])
+        );
         holds!(u64::from_le_bytes(sum) == 192);
         defmt::info!("{}", sum);
     }
@@ -178,7 +180,7 @@ fn talk() {
 fn returns() {
     for peer in [HIGH, LOW] {
         holds!(peer.call([0; 6]) == Ok([0; 6]));
-        sleep_until(time() + 100_000);
+        sleep_until(Instant::after(Nanos::new(100_000)));
         holds!(peer.call([1; 6]) == Err(Error::Dead));
         holds!(peer.notify(1) == Err(Error::Dead));
     }
@@ -192,20 +194,20 @@ fn hash(own: u64) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        let time = time();
+        let time = Instant::now();
         let peer = Peer::new((state >> 32) as u32 % 2);
         match state % 16 {
             0 => fault(),
             1 if own == 0 => exit(0),
-            1..=3 => sleep_until(time + state % 4096),
+            1..=3 => sleep_until(time + Nanos::new(state % 4096)),
             4 | 5 => {
-                let _ = peer.call_until([state; 6], time + state % 8192);
+                let _ = peer.call_until([state; 6], time + Nanos::new(state % 8192));
             }
             6 => {
                 let _ = peer.notify(1);
             }
             7..=9 => {
-                let _ = receive(1, time + state % 8192);
+                let _ = receive(1, time + Nanos::new(state % 8192));
                 let _ = reply([0; 6]);
             }
             10 => yield_now(),

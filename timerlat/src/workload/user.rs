@@ -144,12 +144,12 @@ fn first_of(cpu: usize, stats: &SlotStats, now: u64) -> u64 {
     due
 }
 
-fn next(cpu: usize, back: Option<u64>, _own_time: u64) -> Option<Instant> {
+fn next(cpu: usize, back: Option<Instant>, _ran_at: Instant) -> Option<Instant> {
     let (activation, Some(stats)) = slot(cpu) else {
         return None;
     };
     let mut due = activation.load(Relaxed);
-    if let Some(now) = back {
+    if let Some(now) = back.map(Instant::cycles) {
         let latency = now.wrapping_sub(due);
         let seq = INSTANCES[cpu % MAX_SLOTS].seq.load(Relaxed);
         trace_event_irqs_on!(events::timerlat_user, cpu as u32, seq, latency as u32);
@@ -167,11 +167,11 @@ fn next(cpu: usize, back: Option<u64>, _own_time: u64) -> Option<Instant> {
 }
 
 /// The thread says when it ran.
-fn next_cycle(cpu: usize, back: Option<u64>, ran_at: u64) -> Option<Instant> {
+fn next_cycle(cpu: usize, back: Option<Instant>, ran_at: Instant) -> Option<Instant> {
     let (activation, Some(stats)) = slot(cpu) else {
         return None;
     };
-    let mut due = activation.load(Relaxed);
+    let (mut due, ran_at) = (activation.load(Relaxed), ran_at.cycles());
     if back.is_some() {
         let latency = ran_at.wrapping_sub(due);
         let seq = INSTANCES[cpu % MAX_SLOTS].seq.load(Relaxed);

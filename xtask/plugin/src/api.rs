@@ -33,6 +33,9 @@ pub struct Info {
 /// The function neither reads nor writes registers of the guest.
 pub(crate) const NO_REGS: c_int = 0;
 
+/// Loads and stores.
+pub(crate) const READ_AND_WRITE: c_int = 3;
+
 unsafe extern "C" {
     /// Has `translated` called for each block that is translated.
     pub(crate) fn qemu_plugin_register_vcpu_tb_trans_cb(
@@ -64,6 +67,16 @@ unsafe extern "C" {
         instruction: *mut Instruction,
         executed: extern "C" fn(c_uint, *mut c_void),
         flags: c_int,
+        data: *mut c_void,
+    );
+
+    /// Has `accessed` called with the CPU's number, what kind of access it is, and its virtual address, for each access of this
+    /// instruction to memory that `which` names.
+    pub(crate) fn qemu_plugin_register_vcpu_mem_cb(
+        instruction: *mut Instruction,
+        accessed: extern "C" fn(c_uint, u32, u64, *mut c_void),
+        flags: c_int,
+        which: c_int,
         data: *mut c_void,
     );
 

@@ -7,7 +7,7 @@
 use std::io::{self, Read, Write};
 
 /// What the log begins with.
-pub const MAGIC: [u8; 8] = *b"TKCOUNT1";
+pub const MAGIC: [u8; 8] = *b"TKCOUNT2";
 
 /// What happened, at a number of executed instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,24 +18,28 @@ pub enum Entry {
     Turn(u32),
     /// The instruction with this number in the list of marks was executed, and is counted.
     Mark(u32),
+    /// So many cache lines of data were touched since the mark before; the entry behind is that of the next one.
+    Lines(u32),
 }
 
 impl Entry {
     fn code(self) -> u64 {
         match self {
             Self::End => 0,
-            Self::Turn(cpu) => 1 + 2 * u64::from(cpu),
-            Self::Mark(index) => 2 + 2 * u64::from(index),
+            Self::Turn(cpu) => 1 + 3 * u64::from(cpu),
+            Self::Mark(index) => 2 + 3 * u64::from(index),
+            Self::Lines(nr) => 3 + 3 * u64::from(nr),
         }
     }
 
     fn of_code(code: u64) -> io::Result<Self> {
-        let number = u32::try_from(code.saturating_sub(1) / 2)
+        let number = u32::try_from(code.saturating_sub(1) / 3)
             .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        Ok(match code {
-            0 => Self::End,
-            code if code % 2 == 1 => Self::Turn(number),
-            _ => Self::Mark(number),
+        Ok(match (code, code % 3) {
+            (0, _) => Self::End,
+            (_, 1) => Self::Turn(number),
+            (_, 2) => Self::Mark(number),
+            _ => Self::Lines(number),
         })
     }
 

@@ -10,13 +10,13 @@
 //! Beside it, or instead, it has the guest stand at an instruction until the host lets it go on: no time passes for the
 //! guest there.
 //!
-//! Arguments: `log=FILE`, what is written ([`mod@format`]), and `marks=ADDRESS+ADDRESS…`, in hexadecimal; `stand=ADDRESS`,
-//! `asked=PIPE`, which a byte is written to there, and `answered=PIPE`, which one is waited for from.
+//! Arguments: `log=FILE`, what is written ([`mod@format`]), and `marks=ADDRESS+ADDRESS…`, in hexadecimal; besides `lines=on`, to
+//! count the cache lines of data that are touched from one mark to the next; `stand=ADDRESS`, `asked=PIPE`, which a byte is written to there, and `answered=PIPE`, which one is waited for from.
 
 pub mod api;
 pub mod format;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
@@ -35,6 +35,8 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 static CPU: AtomicU32 = AtomicU32::new(u32::MAX);
 static MARKS: OnceLock<HashMap<u64, u32>> = OnceLock::new();
 static LOG: Mutex<Option<Log>> = Mutex::new(None);
+/// The cache lines touched since the last mark, where they are counted.
+static LINES: OnceLock<Mutex<HashSet<u64>>> = OnceLock::new();
 /// Where the guest stands, and the pipes by which it is asked whether it may go on.
 static STAND: OnceLock<(u64, File, File)> = OnceLock::new();
 
@@ -95,7 +97,20 @@ extern "C" fn executed(cpu: c_uint, _: *mut c_void) {
 /// `index` is the mark's number, no pointer.
 extern "C" fn mark_executed(cpu: c_uint, index: *mut c_void) {
     let at = count(cpu);
+    if let Some(lines) = LINES.get() {
+        let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+        add(Entry::Lines(lines.len() as u32), at);
+        lines.clear();
+    }
     add(Entry::Mark(index.addr() as u32), at);
+}
+
+/// A line is 64 bytes, as in every CPU that the guest may run on. No access that is counted lies in two.
+extern "C" fn accessed(_: c_uint, _: u32, address: u64, _: *mut c_void) {
+    if let Some(lines) = LINES.get() {
+        let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.insert(address / 64);
+    }
 }
 
 extern "C" fn stand(_: c_uint, _: *mut c_void) {
@@ -126,6 +141,19 @@ extern "C" fn translated(_: Id, block: *mut Block) {
         let Some(marks) = MARKS.get() else {
             continue;
         };
+        if LINES.get().is_some() {
+            let none = std::ptr::null_mut();
+            // SAFETY: as below.
+            unsafe {
+                api::qemu_plugin_register_vcpu_mem_cb(
+                    instruction,
+                    accessed,
+                    api::NO_REGS,
+                    api::READ_AND_WRITE,
+                    none,
+                );
+            }
+        }
         let (function, data) = match marks.get(&address) {
             None => (executed as extern "C" fn(c_uint, *mut c_void), 0),
             Some(&mark) => (mark_executed as _, mark as usize),
@@ -166,6 +194,9 @@ fn set_up<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<(), String> {
                 let marks = marks.map_err(|error| format!("marks={list}: {error}"))?;
                 // QEMU installs a plugin once.
                 let _ = MARKS.set(marks);
+            }
+            Some(("lines", "on")) => {
+                let _ = LINES.set(Mutex::default());
             }
             Some(("stand", text)) => {
                 let parsed = u64::from_str_radix(text, 16);

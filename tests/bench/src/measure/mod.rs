@@ -26,7 +26,7 @@ const ROUNDS: u32 = 4;
 /// Boot time: to be called first of all.
 pub fn boot() {
     let now = stamp();
-    insn("boot-kernel", takt_board::boot_cycles() as u32);
+    insn("boot-kernel", takt_board::boot_time().get() as u32);
     insn("boot-reset", now);
 }
 

@@ -307,7 +307,7 @@ fn declare(manifest: &Manifest, programs: &[Program], number: usize) -> Result<S
         "Task::new(Program {{ name: {:?}, argument: {}, first: {first}, threads: &{:?}, has_threads: {}, stacks: USER_STACKS_{first}, \
          priority: {}, cpu: {}, entry: {entry:#x}, rsp: {:#x}, base: {:#x}, segments: SEGMENTS_{first}, \
          data: DATA_{first}, data_at: {:#x}, data_size: {:#x}, memory: MEMORY_{first}.cell(), \
-         supervisor: {supervisor:?}, budget: {}, watchdog_nanos: {}, is_timed: {}, peers: PEERS_{number}, mappings: MAPPINGS_{first}, \
+         supervisor: {supervisor:?}, budget: {}, watchdog: takt_kernel::time::Nanos::from_micros({}), is_timed: {}, peers: PEERS_{number}, mappings: MAPPINGS_{first}, \
          interrupts: {interrupts}, interrupt_notifications: {told:#x}, events_at: {:#x}, events: {}, ports: {ports}, \
          stack: &STACK_{number} }}),\n",
         task.name,
@@ -321,7 +321,7 @@ fn declare(manifest: &Manifest, programs: &[Program], number: usize) -> Result<S
         program.data.at,
         program.data_size,
         budget(task),
-        task.watchdog_us.unwrap_or_default() * 1000,
+        task.watchdog_us.unwrap_or_default(),
         task.budget().is_some() || task.watchdog_us.is_some(),
         program.events.at,
         events::of(programs, first),
@@ -334,7 +334,8 @@ fn budget(task: &Task) -> String {
         return "None".to_owned();
     };
     format!(
-        "Some(takt_kernel::task::Budget {{ nanos: {budget}_000, period_nanos: {period}_000, \
+        "Some(takt_kernel::task::Budget {{ time: takt_kernel::time::Nanos::from_micros({budget}), \
+         period: takt_kernel::time::Nanos::from_micros({period}), \
          overrun: takt_kernel::task::Overrun::{:?}, notification: {:#x} }})",
         task.overrun.unwrap_or_default(),
         task.overrun_notification.unwrap_or_default(),

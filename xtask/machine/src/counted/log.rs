@@ -23,6 +23,7 @@ pub struct Log<R> {
     input: R,
     at: u64,
     cpu: u32,
+    lines: u32,
     is_over: bool,
 }
 
@@ -44,29 +45,38 @@ impl<R: Read> Log<R> {
             input,
             at: 0,
             cpu: 0,
+            lines: 0,
             is_over: false,
         })
     }
 
     fn step(&mut self) -> io::Result<Option<Event>> {
-        let (entry, instructions) = Entry::read(&mut self.input)?;
-        self.at = self
-            .at
-            .checked_add(instructions)
-            .ok_or(io::ErrorKind::InvalidData)?;
-        let mark = match entry {
-            Entry::End => return Ok(None),
-            Entry::Turn(cpu) => {
-                self.cpu = cpu;
-                None
+        let mark = loop {
+            let (entry, instructions) = Entry::read(&mut self.input)?;
+            self.at = self
+                .at
+                .checked_add(instructions)
+                .ok_or(io::ErrorKind::InvalidData)?;
+            match entry {
+                Entry::End => return Ok(None),
+                Entry::Turn(cpu) => {
+                    self.cpu = cpu;
+                    break None;
+                }
+                Entry::Mark(mark) => break Some(mark),
+                Entry::Lines(nr) => self.lines = nr,
             }
-            Entry::Mark(mark) => Some(mark),
         };
         Ok(Some(Event {
             at: self.at,
             cpu: self.cpu,
             mark,
         }))
+    }
+
+    /// How many cache lines of data were touched from one mark to the last one, where the plugin counts them.
+    pub fn lines(&self) -> u32 {
+        self.lines
     }
 
     /// The next event, or `None` behind the last one.
@@ -145,6 +155,7 @@ mod tests {
             for (instructions, next, mark) in events {
                 at += instructions;
                 cpu = if mark.is_none() { next } else { cpu };
+                entries.push((Entry::Lines(next), 0));
                 entries.push((mark.map_or(Entry::Turn(next), Entry::Mark), instructions));
                 expected.push(Event { at, cpu, mark });
             }

@@ -33,6 +33,8 @@ const AT_THRESHOLD: &str = "takt_timerlat::workload::threshold_hit";
 pub struct Plugin {
     library: PathBuf,
     marks: Option<String>,
+    /// It counts the cache lines that are touched between them.
+    lines: bool,
     stand: Option<u64>,
 }
 
@@ -57,8 +59,17 @@ impl Plugin {
         Ok(Self {
             library: bring_up_to_date(&PACKAGE)?,
             marks: Some(format!("marks={}", addresses.join("+"))),
-            stand: None,
+            ..Self::default()
         })
+    }
+
+    /// This plugin, which also counts the cache lines of data that are touched from one mark to the next.
+    #[must_use]
+    pub fn counting_lines(self) -> Self {
+        Self {
+            lines: true,
+            ..self
+        }
     }
 
     /// The plugin for a guest that is to stand behind each sample.
@@ -73,8 +84,8 @@ impl Plugin {
             .help("`continue` is for the image that latency-run builds: leave --image out")?;
         Ok(Self {
             library: bring_up_to_date(&PACKAGE)?,
-            marks: None,
             stand: Some(address),
+            ..Self::default()
         })
     }
 
@@ -94,6 +105,7 @@ impl Plugin {
         Self {
             library: self.library,
             marks: self.marks.or(other.marks),
+            lines: self.lines || other.lines,
             stand: self.stand.or(other.stand),
         }
     }
@@ -121,6 +133,9 @@ impl Plugin {
         let mut plugin = escape(&self.library);
         if let Some(marks) = &self.marks {
             plugin += &format!(",log={},{marks}", escape(log));
+            if self.lines {
+                plugin += ",lines=on";
+            }
         }
         if let (Some(address), Some([asked, answered])) = (self.stand, pipes) {
             let (asked, answered) = (escape(asked), escape(answered));

@@ -16,7 +16,7 @@ use takt_machine::qemu::{self, pipe};
 use takt_sweep::budget::file::Functions;
 
 /// What the image calls with each row that it reports (`takt_bench::report`).
-const MARK: &str = "takt_bench_row";
+pub(super) const MARK: &str = "takt_bench_row";
 /// The function that reads the time.
 const STAMP: &str = "takt_bench::clock::stamp";
 /// RDTSC.
@@ -188,7 +188,7 @@ impl<'r> Reader<'r> {
 }
 
 /// The readings of the time that the image makes itself.
-fn stamps(elf: &Elf) -> Result<HashSet<u64>> {
+pub(super) fn stamps(elf: &Elf) -> Result<HashSet<u64>> {
     let begin = elf.symbol("__text_start")?;
     let lines = Symbolizer::new(elf);
     let is_own = |ip: &u64| lines.lookup(*ip).iter().any(|it| it.starts_with(STAMP));

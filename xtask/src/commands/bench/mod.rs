@@ -7,6 +7,7 @@
 //! | `executed` | of which functions the rows consist |
 //! | `functions` | what function tracing costs |
 //! | `latency` | IRQ and thread latency of the idle system |
+//! | `lines` | the cache lines of data that a switch touches |
 //! | `records` | the bytes of records, on average |
 //! | `sizes` | what an image's sections take |
 //! | `table` | the table as text or Markdown, and JSON |
@@ -17,6 +18,7 @@ pub(super) mod executed;
 mod functions;
 pub(super) mod images;
 mod latency;
+mod lines;
 mod records;
 mod sizes;
 mod spec;
@@ -172,6 +174,8 @@ fn measure(
     tell!("Counting instructions …");
     let rows = images::lines(&folder.boot_counting(&bench, |arguments| arguments)?.serial)?;
     look(&bench, &folder, &rows)?;
+    let lines = lines::of_yield(&bench, &folder, &rows)?;
+    values.insert("yield-lines".into(), lines);
     values.extend(rows);
     spreads(&mut values);
     sizes::of_image("image-full", &takt, &mut values)?;

@@ -4,7 +4,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use takt_user::{Error, Peer, event, exit, log, sleep_until, time, trace_event};
+use takt_user::{Error, Instant, Nanos, Peer, event, exit, log, sleep_until, trace_event};
 
 takt_user::entry!(main);
 
@@ -17,23 +17,22 @@ event! {
     print "turn={turn} late={late} ns";
 }
 
-/// Nanoseconds.
-const PERIOD: u64 = 1_000_000;
+const PERIOD: Nanos = Nanos::from_millis(1);
 /// A turn that begins later than this has missed its deadline.
-const TOLERANCE: u64 = 20_000;
+const TOLERANCE: Nanos = Nanos::from_micros(20);
 
 fn main(turns: u64) {
-    let (mut missed, mut without_uart, mut latest) = (0u32, 0u32, 0);
+    let (mut missed, mut without_uart, mut latest) = (0u32, 0u32, Nanos::ZERO);
     // SAFETY: a page, of which the manifest has this task write and the logger read.
     let lateness = unsafe { &*takt_user::region!("lateness").cast::<AtomicU64>() };
-    let mut next = time();
+    let mut next = Instant::now();
     for turn in 0..turns {
         next += PERIOD;
         sleep_until(next);
-        let late = time().saturating_sub(next);
-        trace_event!(turn_begun, turn, late);
+        let late = Instant::now() - next;
+        trace_event!(turn_begun, turn, late.get());
         latest = late.max(latest);
-        lateness.store(latest, Relaxed);
+        lateness.store(latest.get(), Relaxed);
         missed += u32::from(late > TOLERANCE);
         if turn % 10 != 0 {
             continue;
@@ -58,7 +57,7 @@ fn main(turns: u64) {
         "{=u64} turns, {=u32} missed, the latest by {=u64} ns, {=u32} set points without the driver",
         turns,
         missed,
-        latest,
+        latest.get(),
         without_uart
     );
     exit(u64::from(missed != 0));

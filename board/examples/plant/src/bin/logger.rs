@@ -4,7 +4,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use takt_user::{NEVER, receive};
+use takt_user::{Instant, receive};
 
 takt_user::entry!(main);
 
@@ -15,7 +15,7 @@ fn main(_: u64) {
     let (mut turns, mut faults) = (0u32, 0u32);
     // SAFETY: a page, which the manifest has this task read.
     let lateness = unsafe { &*takt_user::region!("lateness").cast::<AtomicU64>() };
-    while let Ok(received) = receive(TURN | FAULT, NEVER) {
+    while let Ok(received) = receive(TURN | FAULT, Instant::NEVER) {
         turns += u32::from(received.bits & TURN != 0);
         faults += u32::from(received.bits & FAULT != 0);
         if turns % 10 == 0 || received.bits & FAULT != 0 {

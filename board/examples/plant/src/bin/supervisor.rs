@@ -3,17 +3,17 @@
 #![no_main]
 
 use takt_user::abi::fault;
-use takt_user::{Error, Peer, feed, receive, reply_and_receive, time};
+use takt_user::{Error, Instant, Nanos, Peer, feed, receive, reply_and_receive};
 
 takt_user::entry!(main);
 
 const LOGGER: Peer = Peer::new(0);
 
 /// How often it feeds the watchdogs that the manifest gives it.
-const PAUSE_NS: u64 = 250_000_000;
+const PAUSE: Nanos = Nanos::from_millis(250);
 
 fn main(_: u64) {
-    let mut received = receive(0, time() + PAUSE_NS);
+    let mut received = receive(0, Instant::after(PAUSE));
     loop {
         // It may have none.
         let _ = feed();
@@ -26,14 +26,14 @@ fn main(_: u64) {
                         call.badge,
                         call.message[fault::RIP],
                         call.message[fault::GENERATION],
-                        time()
+                        Instant::now().nanos()
                     );
                     answer[0] = fault::RESTART;
                     let _ = LOGGER.notify(2);
                 }
-                reply_and_receive(answer, 0, time() + PAUSE_NS)
+                reply_and_receive(answer, 0, Instant::after(PAUSE))
             }
-            Err(Error::TimedOut) => receive(0, time() + PAUSE_NS),
+            Err(Error::TimedOut) => receive(0, Instant::after(PAUSE)),
             Err(_) => return,
         };
     }

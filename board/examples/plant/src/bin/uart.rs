@@ -6,7 +6,7 @@
 use core::fmt::Write;
 
 use takt_user::device::{Port, acknowledge};
-use takt_user::{NEVER, interrupt, port, receive, reply_and_receive};
+use takt_user::{Instant, interrupt, port, receive, reply_and_receive};
 
 takt_user::entry!(main);
 
@@ -101,7 +101,7 @@ fn main(_: u64) {
     set_up();
     // From here on, and whenever it has come.
     let _ = acknowledge(interrupt);
-    let mut received = receive(interrupt, NEVER);
+    let mut received = receive(interrupt, Instant::NEVER);
     while let Ok(it) = received {
         if it.bits & interrupt != 0 {
             let _ = acknowledge(interrupt);
@@ -117,8 +117,8 @@ fn main(_: u64) {
         }
         send(&mut queue);
         received = match set_point {
-            Some(_) => reply_and_receive([0; 6], interrupt, NEVER),
-            None => receive(interrupt, NEVER),
+            Some(_) => reply_and_receive([0; 6], interrupt, Instant::NEVER),
+            None => receive(interrupt, Instant::NEVER),
         };
     }
 }

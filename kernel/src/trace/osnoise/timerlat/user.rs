@@ -45,12 +45,12 @@ pub(super) fn end() {
     tasks::withdraw(&SOURCE);
 }
 
-fn next(cpu: usize, back: Option<u64>, _own_time: u64) -> Option<Instant> {
+fn next(cpu: usize, back: Option<Instant>, _ran_at: Instant) -> Option<Instant> {
     let (activation, instance) = place(cpu);
     let mut due = activation.load(Relaxed);
     let seqnum = instance.seqnum.load(Relaxed);
     if let Some(now) = back {
-        let latency = now.wrapping_sub(due);
+        let latency = now.cycles().wrapping_sub(due);
         trace_event_irqs_on!(timerlat, USER_RETURN, seqnum, latency);
         if reaches(Param::StopTracingTotal, latency) {
             stop(cpu);

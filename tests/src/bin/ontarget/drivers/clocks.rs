@@ -75,24 +75,24 @@ target_test! {
 
         for ns in [100_000, 2_000_000] {
             let before = Instant::now();
-            timer.one_shot(ns)?;
+            timer.one_shot(Nanos::new(ns))?;
             check_eq!(came(3 * ns)?, 1);
             let took = (Instant::from_cycles(AT.load(Relaxed)) - before).to_nanos().get();
             // One of its counts is 10 ns.
             check!((ns - 10..ns + 2_000).contains(&took), "{ns} ns took {took} ns");
         }
-        timer.one_shot(0)?;
+        timer.one_shot(Nanos::ZERO)?;
         burn(20_000);
         check_eq!(NR.swap(0, Relaxed), 1);
-        check_err!(timer.one_shot(1 << 40), InvalidArgument);
+        check_err!(timer.one_shot(Nanos::new(1 << 40)), InvalidArgument);
 
-        timer.periodic(100_000)?;
+        timer.periodic(Nanos::from_micros(100))?;
         check_eq!(came(1_050_000)?, 10);
-        other.one_shot(50_000)?;
+        other.one_shot(Nanos::from_micros(50))?;
         check_eq!(came(1_000_000)?, 11);
         timer.cancel();
         check_eq!(came(1_000_000)?, 0);
-        timer.one_shot(100_000)?;
+        timer.one_shot(Nanos::from_micros(100))?;
         check_eq!(came(1_000_000)?, 1);
         Ok(())
     }
