@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
 use std::path::Path;
 
-use takt_tracer::decode::{Context, Item, Names, Record, write_item};
+use takt_tracer::decode::{Context, Item, Names, Record, put_decimal, write_item};
 
 use super::{Export, Facts};
 
@@ -81,6 +81,8 @@ pub struct Latency<'o> {
     last: u64,
     /// The event whose mark is not known yet.
     waiting: Option<Waiting>,
+    /// The memory of the texts of one that was written.
+    spare: (String, String),
     /// Losses and damage behind it.
     notes: Vec<u8>,
     /// The thread that runs at the end, and the priorities that switches and wake-ups have told.
@@ -120,7 +122,7 @@ impl<'o> Latency<'o> {
     pub fn new(out: &'o mut dyn Write, spool: &Path) -> io::Result<Self> {
         Ok(Self {
             out,
-            lines: BufWriter::new(tempfile::tempfile_in(spool)?),
+            lines: BufWriter::with_capacity(1 << 16, tempfile::tempfile_in(spool)?),
             tracer: "nop".into(),
             stretch: None,
             places: Lines::default(),
@@ -132,6 +134,7 @@ impl<'o> Latency<'o> {
             first: None,
             last: 0,
             waiting: None,
+            spare: Default::default(),
             notes: Vec::new(),
             task: None,
             prios: BTreeMap::new(),
@@ -185,12 +188,17 @@ impl<'o> Latency<'o> {
                     millis(delay)
                 )?;
             } else {
-                writeln!(
-                    self.lines,
-                    "{head} {:>8}us{}: {what}",
-                    micros(ns),
-                    mark(delay)
-                )?;
+                // What is done for each record of a long trace, in the memory of the one before.
+                let mut line = head;
+                line.push(' ');
+                put_micros(&mut line, ns);
+                line.push_str("us");
+                line.push(mark(delay));
+                line.push_str(": ");
+                line.push_str(&what);
+                line.push('\n');
+                self.lines.write_all(line.as_bytes())?;
+                self.spare = (line, what);
             }
         }
         self.lines.write_all(&self.notes)?;
@@ -219,7 +227,7 @@ impl<'o> Latency<'o> {
         }
     }
 
-    fn head(&self, cpu: u8, who: Begin, names: &Names) -> String {
+    fn head(&mut self, cpu: u8, who: Begin, names: &Names) -> String {
         let Begin { tid, context } = who;
         let (task, pid) = (names.threads.task(tid), names.threads.pid(tid));
         if self.is_verbose {
@@ -230,8 +238,22 @@ impl<'o> Latency<'o> {
                 self.entries,
             );
         }
-        let task: String = task.chars().take(8).collect();
-        format!("{task:>8}-{pid:<5} {cpu:3}{}", context.flags())
+        let mut head = std::mem::take(&mut self.spare.0);
+        head.clear();
+        let end = task.char_indices().nth(8).map_or(task.len(), |(at, _)| at);
+        let task = &task[..end];
+        push_right(&mut head, task, 8);
+        head.push('-');
+        let begin = head.len();
+        put_decimal(&mut head, pid);
+        while head.len() < begin + 6 {
+            head.push(' ');
+        }
+        let number = &mut String::new();
+        put_decimal(number, cpu);
+        push_right(&mut head, number, 3);
+        context.put_columns(&mut head);
+        head
     }
 
     /// The line for the beginning of a stretch: who had the CPU then, as far as the first record behind it tells where
@@ -331,10 +353,13 @@ impl Export for Latency<'_> {
         self.write_waiting(ns.saturating_sub(self.last))?;
         let (first, _) = *self.first.get_or_insert((ns, record.cpu));
         self.last = ns.max(first);
+        let mut what = std::mem::take(&mut self.spare.1);
+        what.clear();
+        names.put_line(&mut what, record);
         self.waiting = Some(Waiting {
             head: self.head(record.cpu, of_record(record), names),
             ns: ns.saturating_sub(first),
-            what: names.line(record),
+            what,
         });
         self.entries += 1;
         Ok(())
@@ -364,6 +389,28 @@ fn mark(delay: u64) -> char {
     marks
         .find(|(ns, _)| delay > *ns)
         .map_or(' ', |(_, mark)| *mark)
+}
+
+/// Microseconds with three decimals, eight characters at least.
+fn put_micros(out: &mut String, ns: u64) {
+    let (whole, rest) = (ns / 1000, ns % 1000);
+    let nr_digits = whole.checked_ilog10().map_or(1, |log| log as usize + 1);
+    for _ in nr_digits..4 {
+        out.push(' ');
+    }
+    put_decimal(out, whole);
+    out.push('.');
+    for digit in [rest / 100, rest / 10 % 10, rest % 10] {
+        put_decimal(out, digit);
+    }
+}
+
+/// A text with spaces before it, so many characters at least.
+fn push_right(out: &mut String, text: &str, width: usize) {
+    for _ in text.chars().count()..width {
+        out.push(' ');
+    }
+    out.push_str(text);
 }
 
 /// Microseconds with three decimals.

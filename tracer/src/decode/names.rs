@@ -234,7 +234,7 @@ impl Names {
     }
 
     /// Puts the [`line`](Self::line) behind `out`.
-    pub(super) fn put_line(&self, out: &mut String, record: &Record<'_>) {
+    pub fn put_line(&self, out: &mut String, record: &Record<'_>) {
         match record.event.role {
             Role::Function | Role::FunctionContext | Role::Print => self.put_message(out, record),
             Role::Stack { callers } => {
