@@ -172,6 +172,16 @@ impl Recipe {
         }
     }
 
+    /// The image of this name with on-target tests, built with these features besides.
+    #[must_use]
+    pub fn tests(name: &str, features: &[&str]) -> Self {
+        Self {
+            package: "takt-tests".into(),
+            name: name.into(),
+            ..Self::takt(0).with_features(features)
+        }
+    }
+
     /// The same with these features added.
     #[must_use]
     pub fn with_features(mut self, features: &[impl AsRef<str>]) -> Self {

@@ -148,7 +148,7 @@ fn bounds(image: Option<&Path>) -> Result<BTreeMap<String, u64>> {
         Some(image) => image.into(),
         None => Recipe::takt(0).build()?.path,
     };
-    Ok(figures::of_proof(&super::prove::prove_image(
+    Ok(figures::of_proof(&takt_sweep::prove::prove_image(
         &image, false,
     )?))
 }

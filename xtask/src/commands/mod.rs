@@ -25,6 +25,8 @@ mod test;
 mod trace;
 mod tracefs;
 
+pub use ci::has_ci_step;
+
 use std::process::ExitCode;
 
 use anyhow::Result;

@@ -2,55 +2,22 @@
 //! is first needed.
 
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
-use takt_base::setup::build::{Package, Profile, bring_up_to_date};
 use takt_base::term::note;
 use takt_base::{EXIT_ERROR, EXIT_THRESHOLD, output};
 use takt_cli::Prove as Flags;
 use takt_guest::Elf;
 use takt_image::Recipe;
-use takt_sweep::prove::{self, Proof};
+use takt_sweep::prove;
 use takt_sweep::response::{self, Costs, Response};
-
-const PACKAGE: Package = Package {
-    name: "takt-prove",
-    profile: Profile::Dev,
-    file: "takt-prove",
-    first: "it takes half a minute",
-    takes: "half a minute",
-    needs: "cargo xtask doctor says whether all is there",
-};
-
-/// Analyses an image; with `any_keys` static keys may be on.
-pub(super) fn prove_image(image: &Path, any_keys: bool) -> Result<Proof> {
-    let elf = Elf::open(image)?;
-    let words: &[&str] = if any_keys { &["any"] } else { &[] };
-    Proof::read(&run_on(image, words)?, &elf)
-}
-
-/// Runs `takt-prove` on an image; what it has written.
-fn run_on(image: &Path, words: &[&str]) -> Result<Vec<u8>> {
-    let program = bring_up_to_date(&PACKAGE)?;
-    let mut command = Command::new(&program);
-    command.arg(image).args(words).stderr(Stdio::inherit());
-    let done = command
-        .output()
-        .with_context(|| format!("cannot run {}", program.display()))?;
-    ensure!(
-        done.status.success(),
-        "{} has not come to its end",
-        program.display()
-    );
-    Ok(done.stdout)
-}
 
 /// Changes an image at random; whether bounds follow.
 fn mutate(image: &Path, nr: u32, seed: u64) -> Result<ExitCode> {
     let words = ["mutate", &nr.to_string(), &seed.to_string()];
-    let found = prove::Mutations::read(&run_on(image, &words)?, &Elf::open(image)?)?;
+    let found = prove::Mutations::read(&prove::run_on(image, &words)?, &Elf::open(image)?)?;
     output::print(&found.text())?;
     Ok(if found.is_followed() {
         ExitCode::SUCCESS
@@ -62,7 +29,7 @@ fn mutate(image: &Path, nr: u32, seed: u64) -> Result<ExitCode> {
 /// The worst response times of a manifest's threads.
 fn respond(manifest: &Path, image: &Path, json: Option<&Path>) -> Result<ExitCode> {
     let set = response::read(manifest)?;
-    let costs = Costs::of(&prove_image(image, false)?)?;
+    let costs = Costs::of(&prove::prove_image(image, false)?)?;
     let found = response::responses(&set, costs);
     if let Some(file) = json {
         let document = serde_json::json!({
@@ -94,7 +61,7 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
     if let Some(manifest) = &flags.manifest {
         return respond(manifest, &image, flags.json.as_deref());
     }
-    let mut proof = prove_image(&image, flags.any_keys)?;
+    let mut proof = prove::prove_image(&image, flags.any_keys)?;
     if let Some(sweep) = &flags.sweep {
         proof
             .compare(sweep)

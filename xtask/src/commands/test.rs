@@ -12,7 +12,6 @@ mod counted;
 mod end_to_end;
 mod guest;
 mod host;
-mod scratch;
 mod storm;
 mod stress;
 mod tally;
@@ -87,12 +86,12 @@ const IMAGES: [Image; 5] = [
     Image {
         name: "ontarget",
         folder: "ontarget",
-        build: |name| build(&recipe(name, &["ontarget"]), |_| true),
+        build: |name| build(&Recipe::tests(name, &["ontarget"]), |_| true),
     },
     Image {
         name: "functions",
         folder: "functions",
-        build: |name| build(&recipe(name, &["function"]), |_| true),
+        build: |name| build(&Recipe::tests(name, &["function"]), |_| true),
     },
     Image {
         name: "tasks",
@@ -102,14 +101,14 @@ const IMAGES: [Image; 5] = [
     Image {
         name: "registers",
         folder: "registers",
-        build: |name| build(&recipe(name, &[]), |kept| *kept == Kept::Two),
+        build: |name| build(&Recipe::tests(name, &[]), |kept| *kept == Kept::Two),
     },
     Image {
         name: "registers-all",
         folder: "registers",
         build: |name| {
             let is_clobber = |kept: &Kept| matches!(kept, Kept::All(found) if found.function.contains("clobber"));
-            build(&recipe(name, &[]), is_clobber)
+            build(&Recipe::tests(name, &[]), is_clobber)
         },
     },
 ];
@@ -158,7 +157,7 @@ pub(super) fn list_of_image(elf: &Elf, choice: &Choice) -> Result<ExitCode> {
 /// One with the tasks of a manifest.
 pub(in crate::commands) fn with_tasks(name: &str, manifest: &str) -> Result<Elf> {
     let manifest = paths::workspace().join(manifest);
-    let recipe = recipe(name, &[]).with_tasks(&manifest);
+    let recipe = Recipe::tests(name, &[]).with_tasks(&manifest);
     build(&recipe, |kept| *kept == Kept::Two)
 }
 
@@ -172,12 +171,4 @@ fn build(recipe: &Recipe, is_expected: fn(&Kept) -> bool) -> Result<Elf> {
         "interrupts of the image `{name}` keep {kept:?}"
     );
     Elf::open(&built.path).with_context(|| format!("the image `{name}` with on-target tests"))
-}
-
-fn recipe(name: &str, features: &[&str]) -> Recipe {
-    Recipe {
-        package: "takt-tests".into(),
-        name: name.into(),
-        ..Recipe::takt(0).with_features(features)
-    }
 }

@@ -13,6 +13,7 @@
 //! | [`collect`], [`conclude`] | what it measured, and what comes of it |
 //! | [`last_words`], [`places`] | what was last heard of it, and where it stood, if it did not end well |
 //! | [`folder`], [`provenance`] | what is kept |
+//! | [`once`] | boots of which nothing is kept |
 //! | [`probe`] | a boot that only shows that booting works |
 
 pub mod boot;
@@ -29,6 +30,7 @@ pub mod last_words;
 pub mod lines;
 pub mod live;
 pub mod monitor;
+pub mod once;
 pub mod places;
 pub mod presence;
 pub mod probe;

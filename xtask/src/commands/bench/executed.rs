@@ -7,12 +7,12 @@ use std::ops::Range;
 
 use anyhow::{Context, Result, bail};
 
-use super::images::Folder;
 use takt_guest::Elf;
 use takt_guest::place::Names;
 use takt_guest::symbolize::{SymbolNames, Symbolizer};
 use takt_machine::qemu::executed::{Executed, logged};
 use takt_machine::qemu::{self, pipe};
+use takt_machine::run::once::Folder;
 use takt_sweep::budget::file::Functions;
 
 /// What the image calls with each row that it reports (`takt_bench::report`).

@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 
-use super::images::{self, Folder};
+use super::images;
 use super::{Values, latency, sizes};
+use takt_machine::run::once::Folder;
 
 /// What is compared, with function tracing off and on, with what it is without.
 const COMPARED: [(&str, &str, &str); 5] = [

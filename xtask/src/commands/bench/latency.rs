@@ -12,7 +12,6 @@ use takt_tracer::decode::SubBuffer;
 use takt_tracer::wire::CHANNEL_TRACE;
 
 use super::Values;
-use super::images::{Booted, Folder};
 use takt_guest;
 use takt_guest::frames::FrameReader;
 use takt_guest::{Elf, events};
@@ -20,6 +19,8 @@ use takt_machine::counted::Plugin;
 use takt_machine::counted::log::Log;
 use takt_machine::run::collect::Results;
 use takt_machine::run::config::DEFAULT_EVENTS;
+use takt_machine::run::once::Booted;
+use takt_machine::run::once::Folder;
 use takt_results::analysis::marks::{Mark, Marks};
 
 /// timerlat's own two events.

@@ -6,10 +6,10 @@ use std::io::{BufReader, Read};
 use anyhow::{Context, Result};
 
 use super::executed::{MARK, stamps};
-use super::images::Folder;
 use takt_guest::Elf;
 use takt_machine::counted::Plugin;
 use takt_machine::counted::log::Log;
+use takt_machine::run::once::Folder;
 
 /// The row whose accesses are counted: from before one thread's yield to after the other's.
 const ROW: &str = "yield";

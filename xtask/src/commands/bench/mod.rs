@@ -33,6 +33,7 @@ use takt_base::term::note;
 use takt_base::{output, setup};
 use takt_cli::Bench;
 use takt_guest::Elf;
+use takt_machine::run::once::Folder;
 use takt_sweep::budget::file::Functions;
 
 /// The row of which functions are told in bytes.
@@ -161,11 +162,9 @@ fn spreads(values: &mut Values) {
 }
 
 /// Measures everything. `look` is shown the image that counts instructions, and what it says.
-fn measure(
-    look: impl FnOnce(&Elf, &images::Folder, &[(String, u64)]) -> Result<()>,
-) -> Result<Values> {
+fn measure(look: impl FnOnce(&Elf, &Folder, &[(String, u64)]) -> Result<()>) -> Result<Values> {
     let mut values = Values::new();
-    let folder = images::Folder::create()?;
+    let folder = Folder::create()?;
     let takt = images::takt(&[])?;
     tell!("Measuring latencies …");
     latency::measure(&takt, &folder, &mut values)?;

@@ -5,10 +5,10 @@ use takt_tracer::decode::{EventDef, SubBuffer};
 use takt_tracer::wire::CHANNEL_TRACE;
 
 use super::Values;
-use super::images::Folder;
 use super::latency::RUN;
 use takt_guest::frames::FrameReader;
 use takt_guest::{Elf, events};
+use takt_machine::run::once::Folder;
 
 /// Bytes and number of records.
 #[derive(Default)]

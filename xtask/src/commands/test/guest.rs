@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 
-use super::scratch::Scratch;
 use takt_guest::Elf;
 use takt_guest::Ram;
 use takt_machine::counted::Plugin;
@@ -20,6 +19,7 @@ use takt_machine::qemu::executed::logged;
 use takt_machine::qemu::{self, Accel, GuestExit, Machine, Process, Qmp, Served};
 use takt_machine::run::config::clock_keys;
 use takt_machine::run::places;
+use tempfile::TempDir;
 
 /// A boot.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ pub(super) struct Ended {
     /// What it wrote to the serial port; behind it, if it was killed, where its CPUs stood.
     pub(super) serial: String,
     /// The machine's files.
-    pub(super) dir: Scratch,
+    pub(super) dir: TempDir,
 }
 
 /// How often what goes on is looked at.
@@ -63,7 +63,7 @@ const NMIS_ARE_WANTED: &str = "inject: nmi\n";
 impl Boot<'_> {
     /// Boots and waits for the end.
     pub(super) fn run(&self) -> Result<Ended> {
-        let scratch = Scratch::new()?;
+        let scratch = tempfile::Builder::new().prefix("takt-test-").tempdir()?;
         let ram = Ram::create(scratch.path())?;
         let machine = Machine {
             image: self.image.path.clone(),

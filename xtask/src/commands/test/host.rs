@@ -9,7 +9,7 @@ use super::tally::Tally;
 use takt_base::paths::{self, cargo};
 
 /// What xtask is made of. What else is tested has other features turned on, with which all of it would be built once more.
-const OF_XTASK: [&str; 28] = [
+const OF_XTASK: [&str; 30] = [
     "--package",
     "xtask",
     "--package",
@@ -20,6 +20,8 @@ const OF_XTASK: [&str; 28] = [
     "takt-cli",
     "--package",
     "takt-compare",
+    "--package",
+    "takt-end-to-end",
     "--package",
     "takt-guest",
     "--package",

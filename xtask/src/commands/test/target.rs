@@ -8,7 +8,6 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::counted;
 use super::guest::Boot;
-use super::scratch::Scratch;
 use super::storm;
 use super::stress::{self, Round};
 use super::tally::Tally;
@@ -289,7 +288,7 @@ fn stressed(image: &Elf, test: &Listed, round: Round) -> Result<String> {
     if !round.counts_waits() {
         return judge(image, test, &boot);
     }
-    let scratch = Scratch::new()?;
+    let scratch = tempfile::Builder::new().prefix("takt-test-").tempdir()?;
     let log = scratch.path().join("waits");
     let (plugin, marks) = waits::plugin(image)?;
     let plugin = Some((&plugin, log.as_path()));

@@ -1,6 +1,7 @@
 //! What `takt-prove` has found out of an image: bounds by address, and here with names, beside what a sweep has met.
 
 mod mutations;
+mod program;
 mod table;
 
 use std::path::Path;
@@ -9,6 +10,7 @@ use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
 pub use mutations::Mutations;
+pub use program::{prove_image, run_on};
 pub use table::{Shown, refutation, text};
 
 use crate::document::Document;

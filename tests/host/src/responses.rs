@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 
 use super::Stage;
-use crate::commands::prove::prove_image;
 use takt_image::Recipe;
+use takt_sweep::prove::prove_image;
 use takt_sweep::response::{Costs, Set, Thread, responses};
 
 /// The words of a line of the image `responses`: `set 0 priority 70 …`.

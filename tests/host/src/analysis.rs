@@ -23,7 +23,7 @@ use takt_machine::samples::Trace;
 use takt_results::analysis::rows::{Breakdown, Group, Row};
 use takt_results::analysis::{self, refine, replay};
 
-#[path = "../../../../../tests/src/bin/causes/plan.rs"]
+#[path = "../../src/bin/causes/plan.rs"]
 mod plan;
 
 use plan::Case;

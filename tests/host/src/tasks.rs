@@ -5,7 +5,18 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use super::Stage;
-use crate::commands::test::with_tasks;
+use std::path::PathBuf;
+use takt_base::paths;
+use takt_image::Recipe;
+
+/// The image with the tests of tasks.
+fn image_of_tasks() -> Result<PathBuf> {
+    let manifest = paths::workspace().join("tests/tasks/takt.app.toml");
+    Ok(Recipe::tests("tasks", &[])
+        .with_tasks(&manifest)
+        .build()?
+        .path)
+}
 
 /// What the documentation shows of tasks: a manifest is booted, the driver with a bug is stopped and begins anew, and the control
 /// loop has missed nothing.
@@ -58,7 +69,7 @@ pub(super) fn of_a_manifest(stage: &Stage) -> Result<()> {
 /// Two tasks call each other a thousand times, a third writes where it must not, a fourth is its supervisor: who was stopped where
 /// and why is in the log and in the trace.
 pub(super) fn are_stopped_alone(stage: &Stage) -> Result<()> {
-    let image = with_tasks("tasks", "tests/tasks/takt.app.toml")?.path;
+    let image = image_of_tasks()?;
     let image = image.to_str().context("a path that is no text")?;
     let dir = stage.dir("tasks");
     let words = ["run", "--image", image, "-o", &dir, "-e", "task,sched"];
@@ -96,7 +107,7 @@ pub(super) fn are_stopped_alone(stage: &Stage) -> Result<()> {
 
 /// What tasks log by defmt is in the log as the kernel's own, whatever another one of them gives for frames of its log.
 pub(super) fn that_log_are_read(stage: &Stage) -> Result<()> {
-    let image = with_tasks("tasks", "tests/tasks/takt.app.toml")?.path;
+    let image = image_of_tasks()?;
     let image = image.to_str().context("a path that is no text")?;
     let run = |test: &str| {
         let dir = stage.dir(&test.replace("::", "-"));
@@ -139,7 +150,7 @@ pub(super) fn that_log_are_read(stage: &Stage) -> Result<()> {
 
 /// Events of a task's own are in the trace with its name, and are switched by theirs; what it does not have is not recorded.
 pub(super) fn that_trace_are_read(stage: &Stage) -> Result<()> {
-    let image = with_tasks("tasks", "tests/tasks/takt.app.toml")?.path;
+    let image = image_of_tasks()?;
     let image = image.to_str().context("a path that is no text")?;
     let run = |test: &str, events: &str| {
         let dir = stage.dir(&test.replace("::", "-"));

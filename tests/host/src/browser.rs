@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::super::scratch::Scratch;
+use tempfile::TempDir;
 
 /// A browser that says nothing for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -54,13 +54,13 @@ pub(super) struct Browser {
     session: Option<String>,
     /// What it has told of itself.
     events: Vec<Value>,
-    _profile: Scratch,
+    _profile: TempDir,
 }
 
 impl Browser {
     /// Starts `program`.
     pub(super) fn start(program: &Path) -> Result<Self> {
-        let profile = Scratch::new()?;
+        let profile = tempfile::Builder::new().prefix("takt-test-").tempdir()?;
         let mut child = Command::new("sh")
             .args(["-c", DESCRIPTORS])
             .arg(program)

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::stage::program;
 use super::{Done, Stage};
 use takt_base::paths;
 
@@ -22,7 +23,7 @@ pub(super) struct Running(Child);
 impl Running {
     /// Runs ourselves with these words.
     fn xtask(words: &[&str]) -> Result<Self> {
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = Command::new(program());
         Self::start(command.args(words).current_dir(paths::workspace()))
     }
 

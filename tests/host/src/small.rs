@@ -3,9 +3,9 @@
 use anyhow::{Context, Result, ensure};
 
 use super::Stage;
-use crate::commands::bench::images::Folder;
 use takt_guest::Elf;
 use takt_image::small::{PARTS, Size, recipe, size_of};
+use takt_machine::run::once::Folder;
 
 /// What the smallest image may take.
 const MOST: Size = Size {
@@ -19,7 +19,7 @@ const SLACK: Size = Size {
     ram: 4096,
 };
 
-const PAGE: &str = include_str!("../../../../../docs/CAPACITIES.md");
+const PAGE: &str = include_str!("../../../docs/CAPACITIES.md");
 
 pub(super) fn smallest_and_parts(stage: &Stage) -> Result<()> {
     let folder = Folder::create_at(stage.dir("boots").into())?;

@@ -9,6 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::Stage;
+use super::stage::program;
 use super::stage::{Done, is_kept_from_cargo};
 use takt_base::paths::{self, cargo};
 use takt_image::build::TARGET;
@@ -36,7 +37,7 @@ fn cargo_in(dir: &Path, words: &[&str]) -> Command {
 
 /// This program as it is installed, in the application's folder.
 fn takt(dir: &Path, words: &[&str]) -> Result<Done> {
-    let output = Command::new("/proc/self/exe")
+    let output = Command::new(program())
         .arg0("takt")
         .args(words)
         .env_remove("CARGO_MANIFEST_DIR")

@@ -55,7 +55,7 @@ fn sections(document: &Document, kind: Kind) -> Vec<&Where> {
 
 /// A section of 37 instructions at a random place, alone and under other circumstances: found with its line and length.
 pub(super) fn finds_what_is_planted(stage: &Stage) -> Result<()> {
-    let source = include_str!("../../../../../tests/src/bin/planted.rs");
+    let source = include_str!("../../src/bin/planted.rs");
     let line = source
         .lines()
         .position(|line| line.contains("asm!(\"cli\""))

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{Seek, Write};
+use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -12,9 +13,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::super::scratch::Scratch;
 use takt_base::paths;
 use takt_image::build::disturbs;
+use tempfile::TempDir;
 
 /// A test's own folder, and the history of its runs there. Beside it is the finished run that all look at, `first`.
 pub(super) struct Stage {
@@ -24,7 +25,7 @@ pub(super) struct Stage {
 
 /// What all stages have.
 struct First {
-    scratch: Scratch,
+    scratch: TempDir,
     may_install: bool,
     /// What the first run printed.
     stdout: String,
@@ -108,10 +109,16 @@ pub(super) fn wait_until(mut holds: impl FnMut() -> bool) -> Result<()> {
     Ok(())
 }
 
+/// The `xtask` that called us. By this name it is still there when cargo has replaced the file while building the host's
+/// tests.
+pub(super) fn program() -> String {
+    format!("/proc/{}/exe", parent_id())
+}
+
 impl Stage {
     /// Makes the first run, for stages to come.
     pub(super) fn new(may_install: bool) -> Result<Self> {
-        let scratch = Scratch::new()?;
+        let scratch = tempfile::Builder::new().prefix("takt-test-").tempdir()?;
         let dir = scratch.path().to_owned();
         let first = First {
             scratch,
@@ -154,10 +161,9 @@ impl Stage {
         &self.dir
     }
 
-    /// Ourselves with these words; the history is the stage's.
+    /// `xtask` with these words; the history is the stage's.
     pub(super) fn command(&self, words: &[&str]) -> Command {
-        // By this name it is still there when cargo has replaced the file while building the host's tests.
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = Command::new(program());
         command
             .args(words)
             .env("NO_COLOR", "1")
@@ -169,7 +175,7 @@ impl Stage {
         command
     }
 
-    /// Runs ourselves with these words.
+    /// Runs `xtask` with these words.
     pub(super) fn xtask(&self, words: &[&str]) -> Result<Done> {
         Self::done(&mut self.command(words))
     }

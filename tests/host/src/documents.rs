@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use takt_base::paths;
 
 use super::Stage;
-use super::stage::Done;
+use super::stage::{Done, program};
 
 /// How lines begin that another end-to-end test types, or a step of `ci`: they take places or devices of their own.
 const ELSEWHERE: &[(&str, &str)] = &[
@@ -113,7 +113,6 @@ fn elsewhere(line: &str) -> Option<&'static (&'static str, &'static str)> {
 
 /// Types all of it, page by page, in a project of its own.
 pub(super) fn are_typed(stage: &Stage) -> Result<()> {
-    let me = format!("/proc/{}/exe", process::id());
     for page in Page::all()? {
         for line in page.typed().filter(|line| elsewhere(line).is_none()) {
             let words = line.replacen("cargo xtask", "\"$XTASK\"", 1);
@@ -125,7 +124,7 @@ pub(super) fn are_typed(stage: &Stage) -> Result<()> {
                         .get_envs()
                         .filter_map(|(k, v)| Some((k, v?))),
                 )
-                .env("XTASK", &me)
+                .env("XTASK", program())
                 .env("TAKT_PROJECT", stage.path())
                 .current_dir(paths::workspace())
                 .stdin(process::Stdio::null())
@@ -150,8 +149,8 @@ mod tests {
 
     use super::super::TESTS;
     use super::*;
-    use crate::commands::ci;
     use takt_cli::Cli;
+    use xtask::commands::has_ci_step;
 
     #[test]
     fn what_is_done_elsewhere_is_done_and_stands_in_a_document() {
@@ -160,7 +159,7 @@ mod tests {
         for it @ (begin, name) in ELSEWHERE {
             assert!(typed().any(|line| elsewhere(line) == Some(it)), "{begin}");
             let is_test = TESTS.iter().any(|(test, _)| test == name);
-            assert!(is_test || ci::has_step(name), "{name}");
+            assert!(is_test || has_ci_step(name), "{name}");
         }
         for (it, _) in ENDS {
             assert!(typed().any(|line| line == *it), "{it}");
