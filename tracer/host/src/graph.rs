@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 pub use takt_guest::options::Columns;
-use takt_tracer::decode::{Item, Names, Record, Role, write_item};
+use takt_tracer::decode::{Item, Names, Record, Role, put_decimal, write_item};
 
 use super::{Export, Facts};
 
@@ -106,11 +106,14 @@ struct At {
 }
 
 impl At {
-    fn of(record: &Record<'_>, names: &Names) -> Self {
+    fn of(record: &Record<'_>, names: &Names, columns: Columns) -> Self {
         Self {
             ns: names.clock.ns(record.ts),
             tid: record.tid,
-            task: short_task(names, record.tid),
+            task: match columns.proc {
+                true => short_task(names, record.tid),
+                false => String::new(),
+            },
         }
     }
 }
@@ -120,6 +123,8 @@ impl At {
 pub struct Graph<W> {
     /// What is written.
     pub out: W,
+    /// The memory of a line.
+    text: String,
     columns: Columns,
     /// Events by these names only say whose time it is.
     silent: Vec<&'static str>,
@@ -132,6 +137,7 @@ impl<W: Write> Graph<W> {
     pub fn new(out: W) -> Self {
         Self {
             out,
+            text: String::new(),
             columns: Columns::default(),
             silent: Vec::new(),
             stacks: BTreeMap::new(),
@@ -199,7 +205,7 @@ impl<W: Write> Graph<W> {
         if !self.is_shown(owner) {
             return Ok(());
         }
-        let at = At::of(record, names);
+        let at = At::of(record, names, self.columns);
         self.show_owner(record.cpu, owner, names, &at)?;
         self.cpus.entry(record.cpu).or_default().pending = Some(Pending {
             owner,
@@ -234,7 +240,7 @@ impl<W: Write> Graph<W> {
             self.line(record.cpu, &leaf.at, duration, depth, &text)?;
         } else if self.is_shown(owner) {
             self.flush(record.cpu)?;
-            let at = At::of(record, names);
+            let at = At::of(record, names, self.columns);
             self.show_owner(record.cpu, owner, names, &at)?;
             let text = match frame {
                 Some(_) if !self.columns.tail => "}".to_owned(),
@@ -266,7 +272,7 @@ impl<W: Write> Graph<W> {
             _ if self.is_under_way(irq) => irq,
             _ => Owner::Thread(record.tid),
         };
-        let at = At::of(record, names);
+        let at = At::of(record, names, self.columns);
         self.show_owner(record.cpu, owner, names, &at)?;
         let depth = self
             .stacks
@@ -299,8 +305,9 @@ impl<W: Write> Graph<W> {
         if cpu.is_irq_shown != is_irq && self.columns.irqs {
             cpu.is_irq_shown = is_irq;
             let arrow = if is_irq { "==========>" } else { "<==========" };
-            self.prologue(number, at)?;
-            writeln!(self.out, "  {arrow} |")?;
+            let mut line = String::new();
+            self.put_prologue(&mut line, number, at);
+            writeln!(self.out, "{line}  {arrow} |")?;
         }
         let cpu = self.cpus.entry(number).or_default();
         // An interrupt's are the interrupted thread's, as far as Linux knows; also its last ones, behind a switch.
@@ -326,18 +333,22 @@ impl<W: Write> Graph<W> {
     }
 
     /// What stands before the duration.
-    fn prologue(&mut self, cpu: u8, at: &At) -> io::Result<()> {
+    fn put_prologue(&self, line: &mut String, cpu: u8, at: &At) {
         if self.columns.abstime {
             let (seconds, ns) = (at.ns / 1_000_000_000, at.ns % 1_000_000_000);
-            write!(self.out, "{seconds:>5}.{ns:09} |  ")?;
+            line.push_str(&format!("{seconds:>5}.{ns:09} |  "));
         }
         if self.columns.cpu {
-            write!(self.out, "{cpu:>2}) ")?;
+            if cpu < 10 {
+                line.push(' ');
+            }
+            put_decimal(line, cpu);
+            line.push_str(") ");
         }
         if self.columns.proc {
-            write!(self.out, "{} | ", at.task)?;
+            line.push_str(&at.task);
+            line.push_str(" | ");
         }
-        Ok(())
     }
 
     fn line(
@@ -348,16 +359,28 @@ impl<W: Write> Graph<W> {
         depth: usize,
         text: &str,
     ) -> io::Result<()> {
-        self.prologue(cpu, at)?;
+        let mut line = std::mem::take(&mut self.text);
+        line.clear();
+        self.put_prologue(&mut line, cpu, at);
         if self.columns.duration {
-            let (mark, time) = duration.map_or((' ', String::new()), |ns| {
-                (mark(ns), format!("{}.{:03} us", ns / 1_000, ns % 1_000))
-            });
-            let mark = if self.columns.overhead { mark } else { ' ' };
-            write!(self.out, "{mark} {time:<12}|  ")?;
+            let mark = duration.map_or(' ', mark);
+            line.push(if self.columns.overhead { mark } else { ' ' });
+            line.push(' ');
+            let begin = line.len();
+            if let Some(ns) = duration {
+                line.push_str(&format!("{}.{:03} us", ns / 1_000, ns % 1_000));
+            }
+            while line.len() < begin + 12 {
+                line.push(' ');
+            }
+            line.push_str("|  ");
         }
-        let indent = 2 * depth;
-        writeln!(self.out, "{:indent$}{text}", "")
+        line.extend(std::iter::repeat_n(' ', 2 * depth));
+        line.push_str(text);
+        line.push('\n');
+        let written = self.out.write_all(line.as_bytes());
+        self.text = line;
+        written
     }
 }
 
