@@ -91,7 +91,7 @@ pub(crate) extern "C" fn call(a: u64, b: u64, number: u64) -> IrqExit {
         Call::Acknowledge => task.acknowledge(a).map(done),
         Call::Panic => stop_at_call(task, frame, FaultKind::Panic, 0),
         Call::TimerlatOpen => timerlat::open(a).map(done),
-        Call::TimerlatWait => match timerlat::wait(Instant::from_cycles(a), frame) {
+        Call::TimerlatWait => match timerlat::wait(task, Instant::from_cycles(a), frame) {
             Ok(None) => stop_at_call(task, frame, FaultKind::Killed, 0),
             Ok(Some(handoff)) => return handoff.into_exit(),
             Err(error) => Err(error),

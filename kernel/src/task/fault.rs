@@ -108,18 +108,6 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// That of a thread which is stopped because another one of its task was.
-    pub(super) const fn killed() -> Self {
-        Self {
-            kind: FaultKind::Killed,
-            code: 0,
-            address: 0,
-            rip: 0,
-            rsp: 0,
-            registers: [0; 15],
-        }
-    }
-
     /// What a page fault was about, and why it was one.
     fn access(&self) -> (&'static str, &'static str) {
         let access = match self.code & 0x12 {

@@ -205,16 +205,13 @@ impl Task {
 
     /// From here on it lives.
     fn prepare(&'static self) {
-        if self.has_others() {
-            self.await_rest();
-        }
         self.route();
         // SAFETY: the task's own thread, in the kernel, and no other one runs.
         unsafe { self.program.refresh() };
-        self.port.open_for(self.generation());
         if self.has_others() {
             self.prepare_further();
         }
+        self.port.open_for(self.generation());
     }
 
     /// Begins the life that was prepared.
@@ -222,10 +219,11 @@ impl Task {
         self.renew_all();
         // It is a thread's.
         let _ = thread::current().set_priority(self.priority.load(Relaxed));
-        let (entry, stack) = (self.program.entry, self.program.rsp);
-        if self.has_others() {
-            self.set_out();
-        }
+        let stack = self.program.rsp;
+        let entry = match self.has_others() {
+            true => self.set_out(),
+            false => self.program.entry,
+        };
         if self.program.is_timed {
             self.begin_times();
         }
@@ -317,7 +315,7 @@ impl Task {
     /// Ends the running task by its own wish; a further thread, itself alone.
     pub(super) fn exit(&'static self, code: u64) -> ! {
         if self.is_further() {
-            self.rest(Ended::Exited(code))
+            self.end_alone(code)
         }
         // One that another of its threads has stopped is stopped.
         if self.has_others()
@@ -326,6 +324,9 @@ impl Task {
             stop_for(self, thread, &fault, false)
         }
         self.end(Ended::Exited(code));
+        if self.has_others() {
+            self.stop_others();
+        }
         self.port.let_all_go();
         self.quit(code as usize)
     }
@@ -335,6 +336,7 @@ impl Task {
 fn live(number: usize) {
     if let Some(task) = all().get(number).filter(|it| !it.is_over()) {
         task.come_to_be();
+        task.await_rest();
         task.begin()
     }
 }
@@ -343,6 +345,7 @@ fn live(number: usize) {
 fn live_with_all(number: usize) {
     if let Some(task) = all().get(number).filter(|it| !it.is_over()) {
         task.come_to_be();
+        task.await_rest();
         task.prepare();
         // Neither can fail in a thread.
         let _ = ALIVE.give();
@@ -397,6 +400,9 @@ pub(super) fn stop_for(
     is_told: bool,
 ) -> ! {
     task.end(Ended::Stopped(*fault));
+    if task.has_others() {
+        task.stop_others();
+    }
     let supervisor = task.program.supervisor.and_then(|it| all().get(it));
     let tell = |it: &'static Task| match is_told {
         true => Ok(()),
@@ -415,6 +421,11 @@ pub(super) fn stop_for(
         task.log_fault(thread, fault);
     }
     if restarts {
+        if task.has_others() {
+            task.await_rest();
+            // As important as it is itself: for another one's sake it may be more.
+            let _ = thread::current().set_priority(task.priority.load(Relaxed));
+        }
         task.generation.store(task.generation() + 1, Relaxed);
         task.begin()
     }

@@ -119,18 +119,26 @@ fn refill(number: usize, _: Expiry) {
     let Some(task) = all().get(number) else {
         return;
     };
-    let thread = task.port.thread();
     let mut section = section::own_irq();
-    trace!(budget_refill, thread.tid().raw());
-    let t = section.thread(thread);
-    t.state &= !THROTTLED;
-    if t.state == 0 {
-        sched::enqueue(&mut section, thread);
-    }
+    trace!(budget_refill, task.port.thread().tid().raw());
+    task.go_on(&mut section);
     section.release();
 }
 
 impl Task {
+    /// If its thread, which belongs to this CPU, is throttled, it is no more.
+    pub(super) fn go_on(&self, scheduled: &mut Scheduled) {
+        let thread = self.port.thread();
+        let t = scheduled.thread(thread);
+        if t.state & THROTTLED == 0 {
+            return;
+        }
+        t.state &= !THROTTLED;
+        if t.state == 0 {
+            sched::enqueue(scheduled, thread);
+        }
+    }
+
     fn faults_at_overrun(&self) -> bool {
         let budget = self.program.budget.as_ref();
         budget.is_some_and(|it| it.overrun == Overrun::Fault)

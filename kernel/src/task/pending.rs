@@ -18,9 +18,12 @@ use crate::timers;
 use crate::wait;
 
 impl Task {
-    /// The next instruction of the task's thread in ring 3, which belongs to this CPU, raises this fault. In a section, in an
-    /// interrupt's handler.
+    /// The next instruction of the task's thread in ring 3, which belongs to this CPU, raises this fault, unless one is in store
+    /// already. In a section, or in an interrupt's handler.
     pub(super) fn stop_at_next(&self, thread: TcbRef, kind: FaultKind) {
+        if self.pending.is_some() {
+            return;
+        }
         // SAFETY: a trap frame lies before the block, and nobody else uses it now.
         let trap = unsafe { &mut *thread.frame().cast_mut() };
         let is_interrupted = thread == TcbRef::current() || switch::is_preempted(thread);
@@ -30,6 +33,14 @@ impl Task {
             // In a call, or in its end: then nobody looks at it.
             Frame::of(thread).rip.swap(Pending::PLACE, Relaxed)
         };
+        self.have_in_store(kind, rip);
+    }
+
+    /// Its thread, which goes on at [`Pending::PLACE`] and would have at `rip`, is to have this fault, unless one is in store already.
+    pub(super) fn have_in_store(&self, kind: FaultKind, rip: u64) {
+        if self.pending.is_some() {
+            return;
+        }
         self.pending.set(kind, rip);
         // The short way of a fault would not know what it is.
         jump_label::listens(true);

@@ -16,16 +16,17 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use takt_abi::{Error as Refused, FaultKind};
 
-use super::fault::{Ended, Fault};
+use super::fault::{Ended, Fault, Pending};
 use super::life::{TOP, stop_for};
 use super::object::{Task, all};
-use crate::arch::{interrupts, ring3};
+use crate::arch::interrupts;
 use crate::clock::{Instant, Nanos};
 use crate::config::MAX_TASKS;
 use crate::error::Error;
 use crate::section;
 use crate::sync::Semaphore;
-use crate::thread::{self, Builder, Thread};
+use crate::thread::tcb::TcbRef;
+use crate::thread::{Builder, Thread};
 
 /// How soon it is looked again at threads that are to stop, which may have been about to wait.
 const AGAIN: Nanos = Nanos::from_micros(100);
@@ -90,7 +91,7 @@ impl Task {
     fn dismiss(&self, nr: usize) {
         self.group.is_over.store(true, Relaxed);
         for task in self.further().take(nr) {
-            // It cannot overflow: whoever rests has taken what was given.
+            // As in `set_out`.
             let _ = task.go().give();
             let _ = Thread::of_handle(task.group.handle.load(Relaxed)).join(Instant::NEVER);
             // Counted by nobody.
@@ -119,22 +120,15 @@ impl Task {
         }
     }
 
-    /// The further threads, which rest, live as the first one does, but do not run yet.
+    /// The further threads, which rest, live as the first one is about to, but do not run yet.
     pub(super) fn prepare_further(&self) {
         // SAFETY: they rest.
         unsafe { self.program.refresh_stacks() };
+        // Before anyone lives whom a late look would stop.
         self.group.is_stopping.store(false, Relaxed);
         for task in self.further() {
             task.generation.store(self.generation(), Relaxed);
             task.port.open_for(self.generation());
-        }
-    }
-
-    /// They run.
-    fn let_further_run(&self) {
-        for task in self.further() {
-            // As in `dismiss`.
-            let _ = task.go().give();
         }
     }
 
@@ -143,28 +137,28 @@ impl Task {
         self.first().group.is_stopping.load(Relaxed)
     }
 
-    /// The next instructions in ring 3 of the task's other threads raise a fault, and what they wait for ends. They run before
-    /// whatever is less important than this one.
-    fn stop_others(&'static self) {
+    /// If the task's threads are to stop: the next instructions in ring 3 of all others raise a fault, what they wait for ends, and they
+    /// are as important as this one at least.
+    pub(super) fn stop_others(&'static self) {
         let first = self.first();
         let others = core::iter::once(first).chain(first.further());
         for other in others.filter(|it| !core::ptr::eq(*it, self)) {
             let mut section = section::own_thread();
-            if !other.is_alive() {
+            // The next life may have begun in between.
+            if !other.is_alive() || !first.group.is_stopping.load(Relaxed) {
                 section.leave_quietly();
                 continue;
             }
             let thread = other.port.thread();
-            if !other.pending.is_some() {
-                other.stop_at_next(thread, FaultKind::Killed);
-            }
+            other.stop_at_next(thread, FaultKind::Killed);
+            other.go_on(&mut section);
             other.end_wait(&mut section, Refused::Dead);
-            let handle = section.look_at(thread).handle;
+            let (handle, base) = (section.look_at(thread).handle, section.look_at(thread).base);
+            let own = section.look_at(TcbRef::current()).base;
             section.leave();
-            let own = thread::current().priority().unwrap_or(0);
-            if other.priority.load(Relaxed) < own {
+            if own.is_more_important_than(base) {
                 // It may have ended meanwhile.
-                let _ = Thread::of_handle(handle).set_priority(own);
+                let _ = Thread::of_handle(handle).set_priority(own.raw());
             }
         }
     }
@@ -179,33 +173,44 @@ impl Task {
         stop_all(self, fault)
     }
 
-    /// The end of a further thread's life.
-    pub(super) fn rest(&'static self, ended: Ended) -> ! {
-        rest(self, ended)
+    /// A further thread has returned, and rests.
+    pub(super) fn end_alone(&'static self, code: u64) -> ! {
+        self.end(Ended::Exited(code));
+        self.port.let_all_go();
+        self.wait_for_life(false)
     }
 
-    /// The way to ring 3 begins, with interrupts off from here on: of the further threads as well, if this is the first one. One of a
-    /// task that is stopped before does not go it.
-    pub(super) fn set_out(&'static self) {
-        set_out(self);
+    /// The way to ring 3 begins, with interrupts off from here on: of the further threads as well, if this is the first one. Gives
+    /// where it leads: to a fault at once if the task is stopped already, which begins with an empty stack as any.
+    pub(super) fn set_out(&'static self) -> usize {
+        for task in self.further() {
+            // It cannot overflow: whoever rests has taken what was given.
+            let _ = task.go().give();
+        }
+        interrupts::disable();
+        if !self.is_stopping() && !self.pending.is_some() {
+            return self.program.entry;
+        }
+        self.have_in_store(FaultKind::Killed, self.program.entry as u64);
+        Pending::PLACE as usize
     }
 
-    /// A further thread rests until its next life, which it begins.
-    fn wait_for_life(&'static self) -> ! {
+    /// A further thread rests until its next life, which it begins. One that has stopped the task looks meanwhile whether the first one
+    /// does stop, which may have been about to wait.
+    fn wait_for_life(&'static self, mut looks: bool) -> ! {
         let first = self.first();
-        let is_to_look = || first.group.is_stopping.load(Relaxed) && first.is_alive();
+        // As in `set_out`.
         let _ = first.at_rest().give();
         loop {
-            let deadline = match is_to_look() {
+            looks = looks && first.group.is_stopping.load(Relaxed) && first.is_alive();
+            let deadline = match looks {
                 true => Instant::after(AGAIN),
                 false => Instant::NEVER,
             };
             if self.go().take_until(deadline).is_ok() {
                 break;
             }
-            if is_to_look() {
-                self.stop_others();
-            }
+            self.stop_others();
         }
         if first.group.is_over.load(Relaxed) {
             self.quit(0)
@@ -218,11 +223,11 @@ impl Task {
 fn live_further(number: usize) {
     if let Some(task) = all().get(number) {
         task.come_to_be();
-        task.wait_for_life()
+        task.wait_for_life(false)
     }
 }
 
-/// This thread was stopped by a fault, or has ended the task: all others are to stop. Says whether it is the first of them to be
+/// This thread was stopped by a fault, or ends the task: all others are to stop. Says whether it is the first of them to be
 /// stopped; the task's first thread is given what has stopped another one before.
 // The compiler copies faults by more SSE registers than interrupts keep elsewhere (see `sse`).
 #[inline(never)]
@@ -248,28 +253,10 @@ fn begin_stop(
         *cause = fault.map(|it| (task.number(), *it));
     }
     section.leave_quietly();
-    task.stop_others();
     (
         is_first,
         before.map(|(number, fault)| (&all()[number], fault)),
     )
-}
-
-/// [`Task::set_out`].
-// As of `begin_stop`.
-#[inline(never)]
-#[unsafe(link_section = ".text.sse.task_set_out")]
-#[cfg_attr(
-    feature = "function",
-    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
-)]
-fn set_out(task: &'static Task) {
-    task.let_further_run();
-    interrupts::disable();
-    if task.is_stopping() {
-        ring3::enable_interrupts_in_thread();
-        task.stop(&Fault::killed(), false);
-    }
 }
 
 /// [`Task::stop_all`].
@@ -287,24 +274,13 @@ fn stop_all(task: &'static Task, fault: &Fault) -> ! {
         task.trace_fault(fault);
     }
     if task.is_further() {
-        rest(task, Ended::Stopped(*fault))
+        task.end(Ended::Stopped(*fault));
+        task.stop_others();
+        task.port.let_all_go();
+        task.wait_for_life(is_first)
     }
     match before {
         Some((thread, fault)) => stop_for(task, thread, &fault, false),
         None => stop_for(task, task, fault, false),
     }
-}
-
-/// [`Task::rest`].
-// As of `begin_stop`.
-#[inline(never)]
-#[unsafe(link_section = ".text.sse.task_rest")]
-#[cfg_attr(
-    feature = "function",
-    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
-)]
-fn rest(task: &'static Task, ended: Ended) -> ! {
-    task.end(ended);
-    task.port.let_all_go();
-    task.wait_for_life()
 }

@@ -15,6 +15,7 @@ use spin::Once;
 use takt_abi::Error;
 
 use super::frame::Frame;
+use super::object::Task;
 use crate::arch::percpu;
 use crate::clock::Instant;
 use crate::config::{MAX_CPUS, cpu_index};
@@ -156,7 +157,7 @@ fn prepare(source: &Source, cpu: usize, place: &Place) -> Result<(), Error> {
 /// [`Call::TimerlatWait`](takt_abi::Call::TimerlatWait): into the frame goes when the activation was due, in TSC cycles. Gives the
 /// switch that there is to be; none if the task is to be stopped.
 #[inline(always)]
-pub(super) fn wait(ran_at: Instant, frame: &Frame) -> Result<Option<Handoff>, Error> {
+pub(super) fn wait(task: &Task, ran_at: Instant, frame: &Frame) -> Result<Option<Handoff>, Error> {
     let (cpu, place) = own();
     if !place.is_owned_by_me() {
         return Err(Error::NoHandle);
@@ -184,6 +185,10 @@ pub(super) fn wait(ran_at: Instant, frame: &Frame) -> Result<Option<Handoff>, Er
         if place.is_over() {
             timer.cancel();
             return Ok(None);
+        }
+        if task.pending.is_some() {
+            timer.cancel();
+            return Ok(Some(Handoff::done(Ok(()))));
         }
         // Whoever wakes it earlier means nothing by it.
         if now >= due {

@@ -80,9 +80,7 @@ fn bite(number: usize, _: Expiry) {
         return;
     };
     let mut section = section::own_irq();
-    if !task.pending.is_some() {
-        task.stop_at_next(task.port.thread(), FaultKind::Watchdog);
-    }
+    task.stop_at_next(task.port.thread(), FaultKind::Watchdog);
     task.end_wait(&mut section, Error::TimedOut);
     let again = tsc::now() + AGAIN.to_cycles().get();
     timers::insert(&mut section, soft_timer::kernels(timer_of(number)), again);

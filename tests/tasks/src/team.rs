@@ -10,6 +10,7 @@ use crate::mix;
 
 takt_user::thread!(team_high, high);
 takt_user::thread!(team_low, low);
+takt_user::thread!(brittle_high, fails);
 
 const LOW: Peer = Peer::new(0);
 const HIGH: Peer = Peer::new(1);
@@ -23,6 +24,7 @@ const EXIT: u64 = 4;
 const RETURN: u64 = 5;
 const MEASURE: u64 = 6;
 const HASH: u64 = 7;
+const FAULT_AT_ONCE: u64 = 8;
 
 /// What this life is for, once it is known, and one more.
 static WHAT: AtomicU64 = AtomicU64::new(0);
@@ -49,6 +51,7 @@ pub(crate) fn run(what: u64) {
             let _ = HIGH.call([1; 6]);
             spin();
         }
+        FAULT_AT_ONCE => fault(),
         FAULT_FIRST => {
             sleep_until(Instant::after(Nanos::new(50_000)));
             fault();
@@ -101,6 +104,10 @@ fn low(argument: u64) {
         HASH => hash(2),
         _ => serve(),
     }
+}
+
+fn fails(_: u64) {
+    fault();
 }
 
 fn holds_argument(argument: u64, expected: u64) {

@@ -9,8 +9,12 @@ use crate::{CLIENT, KEEPER, Started, start};
 
 /// Numbers of the task and of its further threads, which come behind those of all tasks.
 const TEAM: usize = 9;
-const HIGH: usize = 10;
-const LOW: usize = 11;
+const HIGH: usize = 11;
+const LOW: usize = 12;
+
+/// One of which a further thread faults before the first one has begun, and that thread.
+const BRITTLE: usize = 10;
+const BRITTLE_HIGH: usize = 13;
 
 /// What its first thread is told to do.
 const TALK: u32 = 0;
@@ -21,31 +25,34 @@ const EXIT: u32 = 4;
 const RETURN: u32 = 5;
 const MEASURE: u32 = 6;
 const HASH: u32 = 7;
+const FAULT_AT_ONCE: u32 = 8;
 
 fn started(what: u32) -> Result<Started, Failure> {
     start((TEAM, 23), what)
 }
 
-/// Has it fault, with a supervisor that lets it begin anew so often, and says how it ended. At the end none of its threads lives.
-fn stopped(what: u32, restarts: u32) -> Result<Ended, Failure> {
-    let before = all()[TEAM].generation();
+/// Has a task fault, with a supervisor that lets it begin anew so often. Each life has its memory as at first, and at the end none of
+/// its threads lives.
+fn faults(task: usize, threads: &[usize], what: u32, restarts: u32) -> Outcome {
+    let before = all()[task].generation();
     let keeper = start(KEEPER, restarts)?;
-    let ended = started(what)?.end()?;
+    let ended = start((task, 23), what)?.end()?;
     start(CLIENT, 6)?.succeeds()?;
     keeper.succeeds()?;
-    check_eq!([TEAM, HIGH, LOW].map(|it| all()[it].is_alive()), [false; 3]);
-    let lives = all()[TEAM].generation() - before;
-    check!((restarts..=restarts + 1).contains(&lives), "{lives} lives");
-    check_eq!(all()[HIGH].generation(), all()[TEAM].generation());
-    Ok(ended)
-}
-
-/// As above, in memory that is as at first in each life.
-fn faults(what: u32) -> Outcome {
-    let Ended::Stopped(fault) = stopped(what, 3)? else {
+    let Ended::Stopped(fault) = ended else {
         return Err(Failure::new(format_args!("{what} was not stopped")));
     };
     check_eq!((what, fault.kind, fault.address), (what, PageFault, 1));
+    let generation = all()[task].generation();
+    let lives = generation - before;
+    check!((restarts..=restarts + 1).contains(&lives), "{lives} lives");
+    for thread in threads {
+        let thread = &all()[*thread];
+        check_eq!(
+            (thread.is_alive(), thread.generation()),
+            (false, generation)
+        );
+    }
     Ok(())
 }
 
@@ -61,7 +68,16 @@ target_test! {
     /// A fault of any of them stops all, whatever they do and however important they are, and is told as it is; each life
     /// has its memory as at first.
     fn a_fault_of_a_thread_is_its_tasks(Shared) {
-        [FAULT_HIGH, FAULT_LOW, FAULT_FIRST].into_iter().try_for_each(faults)
+        for what in [FAULT_HIGH, FAULT_LOW, FAULT_FIRST] {
+            faults(TEAM, &[HIGH, LOW], what, 3)?;
+        }
+        Ok(())
+    }
+
+    /// Also before the others have begun, however often; then they end as they are.
+    fn a_fault_comes_before_other_threads_begin(Shared) {
+        faults(TEAM, &[HIGH, LOW], FAULT_AT_ONCE, 50)?;
+        faults(BRITTLE, &[BRITTLE_HIGH], TALK, 50)
     }
 
     /// The first thread ends the task, also one of which other threads wait or run.

@@ -246,6 +246,18 @@ impl Manifest {
                     at("name")
                 );
             }
+            let symbol = |it: &Task| it.name.replace('-', "_");
+            let before = &manifest.tasks[nr_tasks.min(number)..number];
+            if task.thread_of.is_some() && name.starts_with(|it: char| it.is_ascii_digit()) {
+                bail!("line {}: a thread's name begins with a letter", at("name"));
+            }
+            if let Some(other) = before.iter().find(|it| symbol(it) == symbol(task)) {
+                bail!(
+                    "line {}: `{name}` and `{}` are one name for `takt_user::thread!`",
+                    at("name"),
+                    other.name
+                );
+            }
             if task.priority > MAX_PRIORITY {
                 bail!("line {}: priorities go to {MAX_PRIORITY}", at("priority"));
             }

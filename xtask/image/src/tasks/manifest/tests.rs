@@ -402,6 +402,11 @@ fn further_threads_stand_behind_the_tasks() {
             "line 24: there are two tasks named `a`",
         ),
         (
+            "name = \"d\"",
+            "name = \"2d\"",
+            "line 24: a thread's name begins with a letter",
+        ),
+        (
             "stack = 12288",
             "stack = 12287",
             "line 27: a stack has whole pages",
