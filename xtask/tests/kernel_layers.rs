@@ -218,6 +218,18 @@ fn the_kernels_modules_import_each_other_in_one_direction() {
         );
     }
     assert_eq!(circle(&imports), None, "each imports the next one");
+    let page = include_str!("../../docs/KERNEL.md");
+    let table = page.lines().filter(|line| line.starts_with("| "));
+    let table: String = table
+        .take_while(|line| !line.starts_with("| for "))
+        .collect();
+    for module in sources.keys().filter(|module| module.len() == 1) {
+        let name = &module[0];
+        assert!(
+            table.contains(&format!("`{name}`")) || table.contains(&format!("`{name}::")),
+            "docs/KERNEL.md has no layer for `{name}`"
+        );
+    }
 }
 
 /// In sources that are made up, each way to write an import closes the circle.
