@@ -94,7 +94,8 @@ pub fn base(ram: &Path, ram_mib: u64, smp: u8, accel: Accel) -> Vec<OsString> {
     let mut add = |name: &str, value: &str| args.extend([OsString::from(name), value.into()]);
     let ram = escape(ram);
     let backend = format!("memory-backend-file,id=ram,size={ram_mib}M,mem-path={ram},share=on");
-    add("-machine", "q35,memory-backend=ram");
+    // Without SATA: the firmware waits for disks, which takes longer than most runs.
+    add("-machine", "q35,sata=off,memory-backend=ram");
     add("-object", &backend);
     add("-m", &format!("{ram_mib}M"));
     add("-smp", &smp.to_string());

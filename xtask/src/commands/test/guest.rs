@@ -108,17 +108,13 @@ impl Boot<'_> {
     }
 
     /// Arguments for the machine that `latency-run` has, with a second serial port that leads to a second console, a parallel
-    /// port, entropy, devices that send messages, watchdogs that raise an NMI, and this boot's clock. SATA is left out: the
-    /// firmware waits for disks, which takes more of the host's time than most tests.
+    /// port, entropy, devices that send messages, watchdogs that raise an NMI, and this boot's clock.
     fn arguments(&self, arguments: Vec<OsString>, machine: &Machine) -> Vec<OsString> {
         let clock = format!("shift={},sleep=off", self.shift);
         let arguments = arguments
             .into_iter()
             .map(|argument| match argument.to_str() {
                 Some("shift=0,sleep=off") => clock.clone().into(),
-                Some(machine) if machine.starts_with("q35,") => {
-                    format!("{machine},sata=off").into()
-                }
                 _ => argument,
             })
             .collect();
