@@ -68,7 +68,7 @@ pub(crate) fn switch_budget(scheduled: &mut Scheduled, cpu: CpuRef, next: TcbRef
 }
 
 /// Who waits for the running thread may be another one.
-pub(crate) fn settle(scheduled: &mut Scheduled, cpu: CpuRef, now: u64) {
+pub(crate) fn recharge_running(scheduled: &mut Scheduled, cpu: CpuRef, now: u64) {
     let running = TcbRef::of(scheduled.cpu(cpu).rq.current());
     switch_budget(scheduled, cpu, running, now);
 }
@@ -86,7 +86,7 @@ pub(crate) fn is_watched(scheduled: &mut Scheduled, thread: TcbRef) -> bool {
 pub(crate) fn waiters_changed(thread: TcbRef) {
     let mut section = section::own();
     if is_watched(&mut section, thread) {
-        settle(&mut section, CpuRef::this(), tsc::now());
+        recharge_running(&mut section, CpuRef::this(), tsc::now());
     }
     section.leave_quietly();
 }
@@ -99,7 +99,7 @@ pub(crate) fn take_back() {
     let cpu = CpuRef::this();
     if let Some(account) = section.cpu(cpu).charged {
         account.loan.fetch_add(1, Relaxed);
-        settle(&mut section, cpu, tsc::now());
+        recharge_running(&mut section, cpu, tsc::now());
     }
     section.leave_quietly();
 }
@@ -113,7 +113,7 @@ pub(crate) fn replied(scheduled: &mut Scheduled, cpu: CpuRef) {
     }
     let running = scheduled.running_on(cpu);
     if running.prio == running.base {
-        settle(scheduled, cpu, tsc::now());
+        recharge_running(scheduled, cpu, tsc::now());
     }
 }
 

@@ -69,7 +69,7 @@ pub(crate) extern "C" fn kick_interrupt(at: u64) -> IrqExit {
     // Nobody kicks the only CPU that there can be.
     if MAX_CPUS > 1 {
         probe::kick_entry(at);
-        settle(&mut section, cpu);
+        serve_other_cpus(&mut section, cpu);
         // Should nothing have changed, `pick_next` lets the running thread stay.
         percpu::set_need_resched();
         trace!(irq_handler_exit, u32::from(KICK_VECTOR));
@@ -78,8 +78,10 @@ pub(crate) extern "C" fn kick_interrupt(at: u64) -> IrqExit {
 }
 
 /// Does what other CPUs have left word of.
-fn settle(scheduled: &mut Scheduled, cpu: CpuRef) {
-    other_cpu::for_each_woken(cpu, |thread| sched::settle(scheduled, thread));
+fn serve_other_cpus(scheduled: &mut Scheduled, cpu: CpuRef) {
+    other_cpu::for_each_woken(cpu, |thread| {
+        sched::complete_remote_wakeup(scheduled, thread)
+    });
     scheduled.nest(|| other_cpu::serve(cpu));
     other_cpu::for_each_walk(cpu, |tid, nr_visited| {
         if MUTEXES {

@@ -91,7 +91,7 @@ pub(crate) fn end_plain_wait(t: &mut Tcb) {
 }
 
 /// A thread of this CPU becomes ready, if another CPU has released it or ended its wait.
-pub(crate) fn settle(scheduled: &mut Scheduled, thread: TcbRef) {
+pub(crate) fn complete_remote_wakeup(scheduled: &mut Scheduled, thread: TcbRef) {
     // With the lock: whoever has ended the wait may still be in its section, others release threads and take blocks, and the
     // block may be another CPU's thread's by now.
     let is_released = scheduled.with_kernel(|kernel| {

@@ -263,7 +263,7 @@ impl<K: Kind, L: Lent> Section<K, L> {
 
     /// Ends the section and begins another one, where interrupts were on before it: what is pending comes in between.
     #[inline(always)]
-    pub(crate) fn anew(self) -> Self {
+    pub(crate) fn reopen(self) -> Self {
         if !self.is_from_enabled() {
             return self;
         }

@@ -305,7 +305,7 @@ pub(crate) fn blocked(
 #[inline(never)]
 fn blocked_apart(section: Section<Thread, Scheduled>) -> Handoff {
     percpu::set_need_resched();
-    Handoff::to_best(section.anew())
+    Handoff::to_best(section.reopen())
 }
 
 /// The end of a section that has made `t`, a thread of this CPU, ready: puts it into its run queue, and switches to it if that is due.

@@ -66,7 +66,7 @@ fn insert_in_steps<K: Kind>(mut section: Section<K, Scheduled>, id: TimerId, dea
     let mut insertion = Insertion::NEW;
     loop {
         proof::bounded!("steps along the list of timers by an interrupt that arms one");
-        section = section.anew();
+        section = section.reopen();
         let timers = &mut section.cpu(CpuRef::this()).timers;
         if let Some(inserted) = timers.insert_step(id, deadline, &mut insertion) {
             return end_insertion(section, id, deadline, inserted);

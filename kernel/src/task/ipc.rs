@@ -68,7 +68,7 @@ impl Task {
         if !task.is_alive() {
             return Err(Error::Dead);
         }
-        self.mean(handle as usize, peer, task.generation());
+        self.bind(handle as usize, peer, task.generation());
         Ok(())
     }
 
@@ -76,11 +76,11 @@ impl Task {
     pub(super) fn renew_all(&self) {
         for (number, peer) in self.program.peers.iter().enumerate() {
             let task = all().get(peer.task);
-            self.mean(number, peer, task.map_or(NO_LIFE, Self::generation));
+            self.bind(number, peer, task.map_or(NO_LIFE, Self::generation));
         }
     }
 
-    fn mean(&self, number: usize, peer: &Peer, life: u32) {
+    fn bind(&self, number: usize, peer: &Peer, life: u32) {
         let if_allowed = |right| match peer.short & right {
             0 => NO_LIFE,
             _ => life,
@@ -321,7 +321,7 @@ impl Port {
     }
 
     /// All who wait for a reply go on without: a section for each.
-    pub(super) fn let_all_go(&self) {
+    pub(super) fn release_callers(&self) {
         loop {
             let mut section = section::enter();
             let Some(first) = self.served.first(&mut section) else {

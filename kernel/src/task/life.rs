@@ -189,7 +189,7 @@ impl Task {
     }
 
     /// The running thread is the task's from now on.
-    pub(super) fn come_to_be(&'static self) {
+    pub(super) fn adopt_thread(&'static self) {
         let me = TcbRef::current();
         self.port.thread.store(me.as_ptr() as usize, Relaxed);
         self.port.served.keep();
@@ -327,7 +327,7 @@ impl Task {
         if self.has_others() {
             self.stop_others();
         }
-        self.port.let_all_go();
+        self.port.release_callers();
         self.quit(code as usize)
     }
 }
@@ -335,7 +335,7 @@ impl Task {
 /// The thread of a task.
 fn live(number: usize) {
     if let Some(task) = all().get(number).filter(|it| !it.is_over()) {
-        task.come_to_be();
+        task.adopt_thread();
         task.await_rest();
         task.begin()
     }
@@ -344,7 +344,7 @@ fn live(number: usize) {
 /// The same of one that begins together with others.
 fn live_with_all(number: usize) {
     if let Some(task) = all().get(number).filter(|it| !it.is_over()) {
-        task.come_to_be();
+        task.adopt_thread();
         task.await_rest();
         task.prepare();
         // Neither can fail in a thread.
@@ -409,7 +409,7 @@ pub(super) fn stop_for(
         false => task.tell(&it.port, fault),
     };
     let told = supervisor.map(|it| (&it.port, tell(it)));
-    task.port.let_all_go();
+    task.port.release_callers();
     let is_less_important =
         supervisor.is_some_and(|it| it.priority.load(Relaxed) < task.priority.load(Relaxed));
     // One that is has not run yet, and is not to wait for that.

@@ -55,7 +55,7 @@ impl Task {
             self.is_watching.store(true, Relaxed);
             section.cpu(cpu).watch(true);
         }
-        budget::settle(&mut section, cpu, now);
+        budget::recharge_running(&mut section, cpu, now);
         section.release();
     }
 
@@ -66,7 +66,7 @@ impl Task {
         }
         let cpu = CpuRef::this();
         let mut section = section::own_thread();
-        budget::settle(&mut section, cpu, tsc::now());
+        budget::recharge_running(&mut section, cpu, tsc::now());
         section.cpu(cpu).watch(false);
         self.is_watching.store(false, Relaxed);
         section.leave_quietly();
@@ -81,7 +81,7 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
         return false;
     }
     // It may have died meanwhile.
-    budget::settle(scheduled, cpu, now);
+    budget::recharge_running(scheduled, cpu, now);
     let Some(account) = scheduled.cpu(cpu).charged else {
         return true;
     };
@@ -121,13 +121,13 @@ fn refill(number: usize, _: Expiry) {
     };
     let mut section = section::own_irq();
     trace!(budget_refill, task.port.thread().tid().raw());
-    task.go_on(&mut section);
+    task.unthrottle(&mut section);
     section.release();
 }
 
 impl Task {
     /// If its thread, which belongs to this CPU, is throttled, it is no more.
-    pub(super) fn go_on(&self, scheduled: &mut Scheduled) {
+    pub(super) fn unthrottle(&self, scheduled: &mut Scheduled) {
         let thread = self.port.thread();
         let t = scheduled.thread(thread);
         if t.state & THROTTLED == 0 {
@@ -163,7 +163,7 @@ impl Task {
     fn end_call(&self, scheduled: &mut Scheduled, cpu: CpuRef, account: &Account, now: u64) {
         account.loan.fetch_add(1, Relaxed);
         self.end_wait(scheduled, Error::BudgetSpent);
-        budget::settle(scheduled, cpu, now);
+        budget::recharge_running(scheduled, cpu, now);
     }
 
     /// Its supervisor receives what the manifest says.

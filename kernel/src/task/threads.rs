@@ -151,7 +151,7 @@ impl Task {
             }
             let thread = other.port.thread();
             other.stop_at_next(thread, FaultKind::Killed);
-            other.go_on(&mut section);
+            other.unthrottle(&mut section);
             other.end_wait(&mut section, Refused::Dead);
             let (handle, base) = (section.look_at(thread).handle, section.look_at(thread).base);
             let own = section.look_at(TcbRef::current()).base;
@@ -176,7 +176,7 @@ impl Task {
     /// A further thread has returned, and rests.
     pub(super) fn end_alone(&'static self, code: u64) -> ! {
         self.end(Ended::Exited(code));
-        self.port.let_all_go();
+        self.port.release_callers();
         self.wait_for_life(false)
     }
 
@@ -222,7 +222,7 @@ impl Task {
 /// A further thread of a task.
 fn live_further(number: usize) {
     if let Some(task) = all().get(number) {
-        task.come_to_be();
+        task.adopt_thread();
         task.wait_for_life(false)
     }
 }
@@ -276,7 +276,7 @@ fn stop_all(task: &'static Task, fault: &Fault) -> ! {
     if task.is_further() {
         task.end(Ended::Stopped(*fault));
         task.stop_others();
-        task.port.let_all_go();
+        task.port.release_callers();
         task.wait_for_life(is_first)
     }
     match before {

@@ -38,7 +38,7 @@ impl Task {
         interrupts::disable();
         // SAFETY: it was disarmed at the end of the life before, and nobody else makes it.
         unsafe { soft_timer::init(timer_of(number), bite, number) };
-        self.wind();
+        self.arm_watchdog();
     }
 
     /// Its life ends: its thread is not to be stopped on the way to the next one.
@@ -61,13 +61,13 @@ impl Task {
             Nanos::ZERO if machines.is_some() => Ok(()),
             Nanos::ZERO => Err(Error::InvalidArgument),
             _ => {
-                self.wind();
+                self.arm_watchdog();
                 Ok(())
             }
         }
     }
 
-    fn wind(&self) {
+    fn arm_watchdog(&self) {
         let time = self.program.watchdog.to_cycles().get();
         let id = soft_timer::kernels(timer_of(self.number()));
         timers::insert_and_leave(section::own(), id, tsc::now().saturating_add(time));

@@ -103,7 +103,7 @@ fn leave_to_best(mut section: Section<Thread, Scheduled>, me: TcbRef) -> ! {
 fn leave_apart(section: Section<Thread, Scheduled>, me: TcbRef) -> ! {
     percpu::set_need_resched();
     let guard = preempt::disable();
-    let section = section.anew();
+    let section = section.reopen();
     // The switch enables preemption, as it does for whoever is next.
     probe::preemption_enabling();
     core::mem::forget(guard);

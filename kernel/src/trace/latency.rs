@@ -203,7 +203,7 @@ fn switch(what: &Listening, on: bool) -> Result<(), Error> {
 /// Does what holds the CPUs up, while no tracer of latencies listens.
 #[cfg(feature = "function")]
 #[inline(never)]
-pub(super) fn unheard(act: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+pub(super) fn with_listener_off(act: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
     // SAFETY: null, or what a tracer listens to, which is static.
     let Some(what) = (unsafe { LISTENER.load(Relaxed).as_ref() }) else {
         return act();

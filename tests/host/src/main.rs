@@ -6,6 +6,7 @@
 #[macro_use(tell)]
 extern crate takt_base;
 
+mod action;
 mod activation;
 mod analysis;
 mod attach;

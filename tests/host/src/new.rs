@@ -8,9 +8,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::Stage;
 use super::stage::program;
 use super::stage::{Done, is_kept_from_cargo};
+use super::{Stage, action};
 use takt_base::paths::{self, cargo};
 use takt_image::build::TARGET;
 
@@ -95,12 +95,18 @@ fn has_a_budget(dir: &Path) -> Result<()> {
         "max_threads = 16 # with the idle ones\nidle_stack_size = 8_192\n",
     )?;
     in_folder(dir, &["build", "--quiet"])?.code(0)?;
-    takt(dir, &["budget", "check", "--image", &elf])?
-        .code(2)?
-        .says("image-text")?
-        .says("image-bss")?;
+    let parent = dir.parent().context("a folder above")?;
+    let target = paths::target().join("application");
+    let build = format!("cargo build --quiet --target-dir {target:?}");
+    let inputs = [("path", "demo"), ("build", &build), ("image", &elf)];
+    let (done, summary) = action::run(parent, &inputs)?;
+    done.code(2)?.says("image-text")?.says("image-bss")?;
+    ensure!(
+        summary.starts_with("```text\n") && summary.contains("image-bss"),
+        "{summary}"
+    );
     takt(dir, &["budget", "update", "--image", &elf])?.code(0)?;
-    takt(dir, &["budget", "check", "--image", &elf])?.code(0)?;
+    action::run(parent, &inputs)?.0.code(0)?;
     Ok(())
 }
 

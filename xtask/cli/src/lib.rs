@@ -120,6 +120,28 @@ pub enum Command {
     Fuzz(Fuzz),
     /// Does what CI does: format, lints, documentation, tests.
     Ci,
+    /// Prints what a shell completes `takt` by.
+    #[command(after_help = "\
+bash: takt completions bash > ~/.local/share/bash-completion/completions/takt
+zsh:  takt completions zsh > a folder of $fpath, as _takt
+fish: takt completions fish > ~/.config/fish/completions/takt.fish")]
+    Completions(Completions),
+    /// Writes manual pages: takt.1, and one for each command.
+    Man(Man),
+}
+
+/// Flags of `completions`.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell.
+    pub shell: clap_complete::Shell,
+}
+
+/// Flags of `man`.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// The folder that the pages are written to; it is made if it is not there. `man -l FILE` shows one.
+    pub dir: PathBuf,
 }
 
 /// Flags of `trace`.
@@ -407,6 +429,12 @@ pub fn parse() -> Result<Cli, ExitCode> {
         .try_get_matches()
         .and_then(|it| Cli::from_arg_matches(&it));
     parsed.map_err(|error| refuse(&error))
+}
+
+/// The command line of the program as it is installed.
+#[must_use]
+pub fn installed() -> clap::Command {
+    called("takt")
 }
 
 /// The command line of this program, called by one of its two names.

@@ -183,12 +183,7 @@ fn of_takt(jobs: Option<u16>) -> Result<Figures> {
         missed,
         functions: of_rows,
     } = bench::rows()?;
-    if !missed.is_empty() {
-        bail!(
-            "above the limit that no budget can raise: {}",
-            missed.join(", ")
-        );
-    }
+    refuse(&missed)?;
     for (name, value) in values {
         all.insert(format!("bench.{name}"), value);
     }
@@ -197,10 +192,22 @@ fn of_takt(jobs: Option<u16>) -> Result<Figures> {
     tell!("Sweeping every primitive …");
     let document = super::latency_sweep::primitives(jobs)?;
     let (of_sweep, mut functions) = complete(&document)?;
+    refuse(&figures::above_limits(&of_sweep))?;
     all.extend(of_sweep);
     let named = |(name, of_row)| (format!("bench.{name}"), of_row);
     functions.extend(of_rows.into_iter().map(named));
     Ok((all, functions))
+}
+
+/// Fails if there are figures above their limits.
+fn refuse(above: &[String]) -> Result<()> {
+    if !above.is_empty() {
+        bail!(
+            "above the limit that no budget can raise: {}",
+            above.join(", ")
+        );
+    }
+    Ok(())
 }
 
 #[cfg(test)]

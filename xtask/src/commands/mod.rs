@@ -16,6 +16,7 @@ mod image;
 mod latency_run;
 mod latency_sweep;
 mod log;
+mod manual;
 mod new;
 mod osnoise;
 mod prove;
@@ -64,5 +65,7 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Functions(flags) => functions::run(&flags),
         Command::Prove(flags) => prove::run(&flags),
         Command::Fuzz(flags) => fuzz::run(&flags),
+        Command::Completions(flags) => manual::completions(&flags),
+        Command::Man(flags) => manual::pages(&flags),
     }
 }

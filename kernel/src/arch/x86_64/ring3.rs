@@ -91,7 +91,7 @@ pub(crate) unsafe fn init() {
     }
     if !has_smap && block.number() == 0 {
         // SAFETY: interrupts are off, and no other CPU runs yet.
-        unsafe { without_clac() };
+        unsafe { patch_out_clac() };
     }
 }
 
@@ -100,7 +100,7 @@ pub(crate) unsafe fn init() {
 /// # Safety
 /// Interrupts are off, and no other CPU runs.
 #[cold]
-unsafe fn without_clac() {
+unsafe fn patch_out_clac() {
     const NOP: [u8; 3] = [0x0f, 0x1f, 0x00];
     // SAFETY: the caller's duty.
     let _text = unsafe { Writable::lift() };

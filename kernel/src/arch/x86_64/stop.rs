@@ -80,7 +80,7 @@ pub(crate) struct Stopped<'t> {
 impl Drop for Stopped<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        let_others_go(self.flags);
+        resume_others(self.flags);
     }
 }
 
@@ -114,7 +114,7 @@ fn stop_others() -> (u64, Writable) {
 }
 
 #[inline(never)]
-fn let_others_go(flags: u64) {
+fn resume_others(flags: u64) {
     // SAFETY: what `stop_others` has begun ends here.
     unsafe { Writable::restore() };
     GENERATION.store(GENERATION.load(Relaxed).wrapping_add(1), Release);

@@ -45,7 +45,7 @@ impl Change {
     #[inline(never)]
     pub(super) fn end(self) -> Result<(), Error> {
         #[cfg(feature = "latency-tracers")]
-        return latency::unheard(|| self.end_unheard());
+        return latency::with_listener_off(|| self.end_unheard());
         #[cfg(not(feature = "latency-tracers"))]
         self.end_unheard()
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use super::install::install;
 use crate::paths::which;
 
-/// Names of GRUB's tools: those of most systems, and Fedora's and SUSE's.
+/// Names of GRUB's tools: those of most systems, and Fedora's.
 const MKRESCUE: [&str; 2] = ["grub-mkrescue", "grub2-mkrescue"];
 const MKNETDIR: [&str; 2] = ["grub-mknetdir", "grub2-mknetdir"];
 

@@ -39,7 +39,7 @@ pub struct Manager {
     pub python: &'static str,
 }
 
-const MANAGERS: [Manager; 5] = [
+const MANAGERS: [Manager; 3] = [
     Manager {
         program: "apt-get",
         refresh: Some(&["update"]),
@@ -84,36 +84,6 @@ const MANAGERS: [Manager; 5] = [
         grub: "grub libisoburn mtools",
         ovmf: "edk2-ovmf",
         python: "python",
-    },
-    Manager {
-        program: "zypper",
-        refresh: None,
-        install: &["--non-interactive", "install", "--no-recommends"],
-        patience: &[],
-        qemu: "qemu-x86",
-        fuse: "fuse3",
-        linker: "gcc",
-        viewers: "trace-cmd babeltrace",
-        browser: "chromium",
-        xz: "xz",
-        grub: "grub2 grub2-i386-pc grub2-x86_64-efi xorriso mtools",
-        ovmf: "qemu-ovmf-x86_64",
-        python: "python3",
-    },
-    Manager {
-        program: "apk",
-        refresh: None,
-        install: &["add", "--no-cache"],
-        patience: &[],
-        qemu: "qemu-system-x86_64",
-        fuse: "fuse3",
-        linker: "gcc musl-dev",
-        viewers: "trace-cmd babeltrace",
-        browser: "chromium",
-        xz: "xz",
-        grub: "grub grub-bios grub-efi xorriso mtools",
-        ovmf: "ovmf",
-        python: "python3",
     },
 ];
 

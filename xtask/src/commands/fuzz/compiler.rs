@@ -48,9 +48,8 @@ fn is_there() -> bool {
 /// The package with a C++ compiler.
 fn package(manager: &str) -> &'static str {
     match manager {
-        "dnf" | "zypper" => "gcc-c++",
+        "dnf" => "gcc-c++",
         "pacman" => "gcc",
-        "apk" => "g++ musl-dev",
         _ => "g++",
     }
 }

@@ -31,6 +31,39 @@ pub fn of_sweep(document: &Document) -> (BTreeMap<String, u64>, BTreeMap<String,
     (figures, functions)
 }
 
+/// The longest that a section may have, in instructions: with interrupts off, and with preemption off.
+const SECTIONS: [(&str, u64); 2] = [("interrupts-off", 100), ("preemption-off", 300)];
+/// From an interrupt's entry to the thread that it wakes, besides other interrupts and a section that come in between.
+const WAKE: u64 = 250;
+
+/// The figures of Takt's own sweep that no budget can allow, each with its limit.
+#[must_use]
+pub fn above_limits(figures: &BTreeMap<String, u64>) -> Vec<String> {
+    let mut above = Vec::new();
+    for (name, value) in figures {
+        let Some((stretch, what)) = name
+            .strip_prefix("sweep.")
+            .and_then(|it| it.rsplit_once('.'))
+        else {
+            continue;
+        };
+        let of = |what: &str| {
+            figures
+                .get(&format!("sweep.{stretch}.{what}"))
+                .unwrap_or(&0)
+        };
+        let limit = match SECTIONS.iter().find(|it| it.0 == what) {
+            Some((_, limit)) => *limit,
+            None if what == "wake-max" => WAKE + of("in-an-interrupt") + of("preemption-off"),
+            None => continue,
+        };
+        if *value > limit {
+            above.push(format!("{name} {value}, limit {limit}"));
+        }
+    }
+    above
+}
+
 /// Bounds, and what has none.
 const OF_PROOF: [&str; 3] = ["bound.", "unbounded.", "grows."];
 
@@ -129,6 +162,30 @@ mod tests {
             marks: Vec::new(),
         };
         of_proof(&proof)
+    }
+
+    #[test]
+    fn limits_hold_whatever_the_budget_says() {
+        let figures = |wake: u64, off: u64| {
+            [
+                ("sweep.a.wake-max", wake),
+                ("sweep.a.in-an-interrupt", 100),
+                ("sweep.a.preemption-off", 30),
+                ("sweep.b.interrupts-off", off),
+                ("sweep.b.thread-max", 9_999),
+                ("bench.b", 9_999),
+            ]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into()
+        };
+        assert!(above_limits(&figures(380, 100)).is_empty());
+        assert_eq!(
+            above_limits(&figures(381, 101)),
+            [
+                "sweep.a.wake-max 381, limit 380",
+                "sweep.b.interrupts-off 101, limit 100"
+            ]
+        );
     }
 
     #[test]
