@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::stage::{Done, wait_until};
+use super::stage::{Done, program, wait_until};
 use super::{FIRST, Stage};
 use takt_base::setup::labgrid::UNAVAILABLE;
 use takt_base::{paths, setup};
@@ -228,7 +228,7 @@ pub(super) fn in_labgrid(stage: &Stage) -> Result<()> {
         found => found?,
     };
     let lab = paths::workspace().join("docs/lab");
-    let ours = format!("/proc/{}/exe", std::process::id());
+    let ours = program();
     let output = Command::new(pytest)
         .args(["-q", "-p", "no:cacheprovider", "--lg-env"])
         .args([lab.join("labgrid.yaml"), lab.join("test_latency.py")])

@@ -206,7 +206,7 @@ pub(super) fn with_tasks_runs(stage: &Stage) -> Result<()> {
         .complains("the guest ended well; run folder runs/demo-001")?;
     let path = dir.join("tasks/worker.rs");
     let worker = fs::read_to_string(&path)?;
-    let begins = "    let mut latest = 0;\n";
+    let begins = "    let mut latest = Nanos::ZERO;\n";
     let panics = format!("    assert!(turns != 20, \"a bug\");\n{begins}");
     ensure!(worker.contains(begins), "the template is another");
     fs::write(&path, worker.replacen(begins, &panics, 1))?;
@@ -262,10 +262,7 @@ pub(super) fn from_git_runs(stage: &Stage) -> Result<()> {
         .says("cargo run")?;
     let bin = stage.path().join("bin");
     fs::create_dir(&bin)?;
-    symlink(
-        format!("/proc/{}/exe", std::process::id()),
-        bin.join("takt"),
-    )?;
+    symlink(program(), bin.join("takt"))?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths([bin].into_iter().chain(std::env::split_paths(&path)))?;
     let run = ["run", "--quiet", "--", "-e", "git"];

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::Stage;
+use crate::stage::program;
 use takt_base::paths;
 use takt_compare::apt::Apt;
 use takt_compare::initramfs::{Files, add_libraries, pack};
@@ -57,7 +58,7 @@ impl Debian {
         let read =
             |file: &Path| fs::read(file).with_context(|| format!("cannot read {}", file.display()));
         let mut files = Files::new();
-        let own = read(Path::new("/proc/self/exe"))?;
+        let own = read(Path::new(&program()))?;
         add_libraries(&own, Path::new("/"), &mut files).context("the libraries of xtask")?;
         files.insert("bin/xtask".into(), strip::loaded(&own)?);
         let kexec = read(&root.join("sbin/kexec"))?;
