@@ -13,6 +13,9 @@ use crate::session::Session;
 use crate::tree::Of;
 use crate::{Result, render};
 
+/// How often a histogram is read at most.
+const READS: usize = 100;
+
 /// A histogram and what is needed to show it.
 struct Shown<'s> {
     trigger: &'s Trigger,
@@ -49,7 +52,7 @@ pub(super) fn show(session: &mut Session, of: &Of) -> Result<Vec<u8>> {
         let Ok(bound) = read.bind(def, &session.table, &names) else {
             continue;
         };
-        let bytes = session.guest.hist(trigger.of as usize)?;
+        let bytes = counted(session, trigger.of as usize)?;
         let view = HistView::new(&bytes);
         if let Some(hist) = &read.hist {
             let shown = Shown {
@@ -63,6 +66,21 @@ pub(super) fn show(session: &mut Session, of: &Of) -> Result<Vec<u8>> {
         }
     }
     Ok(out.into())
+}
+
+/// A histogram whose total is the sum of its lines, if the guest does not count too fast for that: it goes on counting while
+/// it is read.
+fn counted(session: &Session, hist: usize) -> Result<Vec<u8>> {
+    let mut bytes = session.guest.hist(hist)?;
+    for _ in 1..READS {
+        let view = HistView::new(&bytes);
+        let sum = (view.entries()).fold(0, |sum: u64, entry| sum.wrapping_add(entry.hits));
+        if sum == view.hits {
+            break;
+        }
+        bytes = session.guest.hist(hist)?;
+    }
+    Ok(bytes)
 }
 
 /// The stacks among the keys.
