@@ -35,7 +35,7 @@ pub use damage::{Damage, Error, Fault, HeaderFault, MetaError};
 pub use file::{CpuSummary, TraceFile};
 pub use frames::{Entry, Frame, FrameReader, MAX_LOG_PAYLOAD};
 pub use irqs::Irqs;
-pub use json::{escape_json_controls, put_json_fields, put_json_string, write_json};
+pub use json::{put_json_fields, put_json_string, write_json};
 pub use merge::{Item, Merge};
 pub use meta::{EventDef, EventTable, FieldDef, Role, Slot};
 pub use names::{Names, Threads, TscClock};

@@ -40,6 +40,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ),
     ("cargo xtask image --usb /dev/sda", "media_flash_and_kexec"),
     ("cargo xtask attach --serial /dev/ttyUSB0", "media_attach"),
+    (
+        "cargo xtask latency-sweep --slurm",
+        "sweep_resumes_and_merges",
+    ),
     ("cargo xtask budget check", "budgets and limits"),
     ("cargo xtask prove", "bounds follow the code"),
     ("RUSTC_BOOTSTRAP=1 cargo check", "lints of the tracers"),

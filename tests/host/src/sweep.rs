@@ -1,16 +1,17 @@
 //! `latency-sweep`: what is planted is found to the instruction, wherever it is; a sweep that was killed, or cut into
-//! shards, gives what it gives in one piece.
+//! shards, gives what it gives in one piece, on a cluster too.
+
+mod slurm;
 
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
-use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{Done, Stage};
+use super::stage::{Done, Stage, wait_until};
 use takt_guest::place::Kind;
 use takt_sweep::document::{self, Document, Where};
 
@@ -245,7 +246,7 @@ pub(super) fn resumes_and_merges(stage: &Stage) -> Result<()> {
     ];
     let done = stage.xtask(&words)?.code(1)?;
     ensure!(done.stderr.contains("another sweep"), "{}", done.stderr);
-    Ok(())
+    slurm::is_as_in_one_piece(stage, "whole")
 }
 
 /// Starts a sweep and kills it as soon as its first part is there.
@@ -260,26 +261,17 @@ fn kill_half_way(stage: &Stage, dir: &str) -> Result<()> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    let started = Instant::now();
     let has_part = || {
         fs::read_dir(format!("{dir}/parts")).is_ok_and(|entries| {
-            entries
-                .flatten()
-                .map(|entry| entry.file_name().to_string_lossy().into_owned())
-                .any(|name| name.ends_with(".json") && !name.contains("path"))
+            let names = entries.flatten().map(|entry| entry.file_name());
+            let mut names = names.map(|name| name.to_string_lossy().into_owned());
+            names.any(|name| name.ends_with(".json") && !name.contains("path"))
         })
     };
-    while !has_part() {
-        if started.elapsed() > Duration::from_secs(120) || child.try_wait()?.is_some() {
-            let _ = child.kill();
-            child.wait()?;
-            bail!("no part was measured");
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
+    let waited = wait_until(has_part);
     child.kill()?;
     child.wait()?;
-    Ok(())
+    waited.context("no part was measured")
 }
 
 /// A file of a sweep's folder, edited by hand: what replaces what in which file, and what is said.

@@ -9,9 +9,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
-use takt_tracer::decode::{
-    Item, Names, Record, escape_json_controls, put_decimal, put_json_fields, put_json_string,
-};
+use takt_tracer::decode::{Item, Names, Record, put_decimal, put_json_fields, put_json_string};
 
 use super::slices::{self, Change, Runs, Slices};
 use super::{Export, Facts};
@@ -55,7 +53,7 @@ impl<'o> Chrome<'o> {
 
     fn put(&mut self, event: &Value) -> io::Result<()> {
         self.separate()?;
-        let event = escape_json_controls(serde_json::to_string(event)?);
+        let event = takt_base::output::escape_json_controls(serde_json::to_string(event)?);
         self.out.write_all(event.as_bytes())
     }
 

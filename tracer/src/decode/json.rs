@@ -173,30 +173,14 @@ fn put_string_of(out: &mut String, put: impl FnOnce(&mut String)) {
         // A string can always be written.
         let json = serde_json::to_string(&text).unwrap_or_default();
         out.pop();
-        out.push_str(&escape_json_controls(json));
+        // JSON may have DEL and what follows it as they are, but a terminal would act on them.
+        for c in json.chars() {
+            match c.is_control() {
+                true => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+                false => out.push(c),
+            }
+        }
         return;
     }
     out.push('"');
-}
-
-/// Escapes DEL and the C1 control characters of a JSON text. JSON allows them raw, but a terminal that shows them acts on
-/// them. They can only be inside of strings, where an escape means the same.
-pub fn escape_json_controls(json: String) -> String {
-    if !json.contains(is_raw_control) {
-        return json;
-    }
-    let mut out = String::with_capacity(json.len() + 8);
-    for c in json.chars() {
-        if is_raw_control(c) {
-            out.push_str(&format!("\\u{:04x}", u32::from(c)));
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
-/// Control characters that a serializer of JSON leaves as they are.
-const fn is_raw_control(c: char) -> bool {
-    matches!(c, '\u{7f}'..='\u{9f}')
 }

@@ -5,7 +5,7 @@
 //! | [`input`] | reading files that anybody may have put there |
 //! | [`paths`] | where things are |
 //! | [`output`] | writing results: to stdout, to a file, to a folder |
-//! | [`named`], [`schema`], [`units`] | names of values, of files, sets of CPUs and spans of time |
+//! | [`schema`], [`units`] | names of files, sets of CPUs and spans of time |
 //! | [`tool`], [`qemu`], [`device`] | programs of the system, serial lines |
 //! | [`setup`] | what the machine must have: `doctor`, installing QEMU |
 //! | [`term`] | the terminal: errors with advice, notes, what a guest has written |
@@ -21,7 +21,6 @@ pub mod term;
 
 pub mod device;
 pub mod input;
-pub mod named;
 pub mod output;
 pub mod paths;
 pub mod qemu;

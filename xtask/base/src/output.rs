@@ -11,8 +11,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow};
 use rustix::fs::Access;
 use serde::Serialize;
-use takt_tracer::decode::escape_json_controls;
 
+use crate::paths;
 use crate::term::WithHelp;
 
 /// Buffered stdout.
@@ -76,6 +76,29 @@ pub fn json(document: &(impl Serialize + ?Sized)) -> serde_json::Result<String> 
 /// As [`json`].
 pub fn json_pretty(document: &(impl Serialize + ?Sized)) -> serde_json::Result<String> {
     serde_json::to_string_pretty(document).map(|text| escape_json_controls(text) + "\n")
+}
+
+/// Escapes DEL and the C1 control characters of a JSON text. JSON allows them raw, but a terminal that shows them acts on
+/// them. They can only be inside of strings, where an escape means the same.
+#[must_use]
+pub fn escape_json_controls(json: String) -> String {
+    if !json.contains(is_raw_control) {
+        return json;
+    }
+    let mut out = String::with_capacity(json.len() + 8);
+    for c in json.chars() {
+        if is_raw_control(c) {
+            out.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Control characters that a serializer of JSON leaves as they are.
+const fn is_raw_control(c: char) -> bool {
+    matches!(c, '\u{7f}'..='\u{9f}')
 }
 
 /// Whether the user means stdout by the name of a file.
@@ -215,7 +238,7 @@ fn new_part_of(path: &Path) -> io::Result<PathBuf> {
 /// A hidden name beside a file's that no other process writes under.
 fn own_part_of(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.tmp-{}", std::process::id()))
+    path.with_file_name(format!(".{name}{}", paths::passing_mark()))
 }
 
 /// Writes a file with these bytes, which is complete or not there, as [`to_file`].

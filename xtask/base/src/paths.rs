@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The top folder of Takt's own sources. `cargo run` says where this package is; when the binary is called directly, or by
 /// the cargo of another package, it is where it was built.
@@ -149,13 +150,34 @@ pub fn is_process_gone(pid: u32) -> bool {
 /// Marks in the names of what is there only while a process is at work; behind them comes its number.
 const PASSING: [&str; 2] = [".tmp-", ".old-"];
 
-/// Whether a hidden name has, behind a mark, the number of a process that is no more: what bears it was left over.
+/// Behind a name of what is there only while this process is at work: a mark, the process's number and the machine's name, since
+/// several may work in one folder.
+#[must_use]
+pub fn passing_mark() -> String {
+    format!("{}{}@{}", PASSING[0], std::process::id(), machine())
+}
+
+/// The name of this machine.
+fn machine() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| {
+        let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        name.trim().replace('/', "_")
+    })
+}
+
+/// Whether a hidden name has, behind a mark, the number of a process of this machine that is no more: what bears it was left
+/// over.
 #[must_use]
 pub fn is_left_over(name: &OsStr) -> bool {
     let Some(name) = name.to_str().filter(|name| name.starts_with('.')) else {
         return false;
     };
-    let pid = |mark: &&str| name.rsplit_once(mark)?.1.parse().ok();
+    let pid = |mark: &&str| {
+        let whose = name.rsplit_once(mark)?.1;
+        let (pid, on) = whose.split_once('@').unwrap_or((whose, machine()));
+        pid.parse().ok().filter(|_| on == machine())
+    };
     PASSING.iter().find_map(pid).is_some_and(is_process_gone)
 }
 
@@ -215,6 +237,19 @@ mod tests {
             (&[], None),
         ] {
             assert_eq!(by(set).as_deref(), expected.map(Path::new), "{set:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_this_machines_processes_left_is_left_over() {
+        for (name, expected) in [
+            (".a.tmp-4294967295".to_owned(), true),
+            (format!(".a.old-4294967295@{}", machine()), true),
+            (".a.tmp-4294967295@elsewhere".into(), false),
+            (format!(".a{}", passing_mark()), false),
+            ("a.tmp-4294967295".into(), false),
+        ] {
+            assert_eq!(is_left_over(OsStr::new(&name)), expected, "{name}");
         }
     }
 

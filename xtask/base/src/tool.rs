@@ -56,7 +56,8 @@ pub fn filter(command: &mut Command, input: &[u8], target: &Path) -> Result<()> 
 }
 
 /// The end of what a program said.
-fn last_words(said: &[u8]) -> String {
+#[must_use]
+pub fn last_words(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
     match &*last_lines(&text, 4) {
         [] => "it failed without a word".into(),

@@ -86,7 +86,14 @@ pub struct LatencySweep {
         help_heading = "How"
     )]
     pub append: String,
-    /// Boots at the same time [default: the host's CPUs].
+    /// On a Slurm cluster, as an array job of N tasks, in a folder that its nodes share. Those that are killed are run again; in
+    /// the end the sweep is that of one machine. Behind `--` are words for sbatch.
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "16", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "shard", help_heading = "Work")]
+    pub slurm: Option<u32>,
+    /// What is told to sbatch.
+    #[arg(last = true, value_name = "SBATCH ARGS", requires = "slurm")]
+    pub sbatch: Vec<String>,
+    /// Boots at the same time [default: the host's CPUs; with --slurm 1 of each task].
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Work")]
     pub jobs: Option<u16>,
     /// Only part I of N, as in 2/4: the others are for other machines, and --merge puts them together.
@@ -109,7 +116,7 @@ pub struct LatencySweep {
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub json: Option<PathBuf>,
     /// Show the results in this folder again; nothing is booted.
-    #[arg(long, value_name = "DIR", conflicts_with_all = PLAN, conflicts_with_all = ["resume", "merge", "shard", "output"], help_heading = "Results")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = PLAN, conflicts_with_all = ["resume", "merge", "shard", "slurm", "output"], help_heading = "Results")]
     pub from: Option<PathBuf>,
     /// No progress.
     #[arg(short, long, help_heading = "Results")]

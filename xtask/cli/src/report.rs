@@ -1,4 +1,4 @@
-//! Flags of `report` and `history`, which another program carries out (`takt-report`): it is built when it is first needed.
+//! Flags of `report` and `history`.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 /// Flags of `report`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A RUN is a run folder, the name of one in runs/, or a run of the history: the first digits of its id, latest, latest~1 …
-The first use builds takt-report, which takes up to a minute.")]
+A RUN is a run folder, the name of one in runs/, or a run of the history: the first digits of its id, latest, latest~1 …")]
 pub struct Report {
     /// Runs; the first is the one that others are compared with [default: the latest in runs/].
     #[arg(value_name = "RUN")]
@@ -28,8 +27,7 @@ pub struct Report {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A run is named by the first digits of its id, or as latest, latest~1 (the one before) …
-latency-run keeps every run (unless --no-history) as a file in runs/.history. The first use builds takt-report, which takes \
-up to a minute.
+latency-run keeps every run (unless --no-history) as a file in runs/.history.
 Environment: TAKT_HISTORY is the folder to use instead of runs/.history.")]
 pub struct History {
     /// Where the history is [default: TAKT_HISTORY, or runs/.history].

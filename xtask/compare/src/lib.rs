@@ -57,7 +57,7 @@ pub struct Settings {
     pub period_ns: u64,
     pub duration_ns: u64,
     pub warm_up_ns: u64,
-    #[serde(with = "takt_base::named")]
+    #[serde(with = "takt_guest::named")]
     pub load: takt_timerlat::config::Load,
 }
 

@@ -10,6 +10,7 @@
 //! | [`rtt`], [`rings`] | the log and the trace in it that were not sent yet |
 //! | [`frames`] | the stream that a guest sends |
 //! | [`log`](mod@log), [`trace`] | both of them decoded |
+//! | [`named`] | values of a set with names, as files have them |
 //! | [`patterns`], [`functions`] | which events and functions of an image a pattern means |
 //! | [`words`], [`options`], [`syntax`] | what a user types: the kernel's command line, `trace_options`, `tracefs shell` |
 //! | [`disassembly`], [`place`] | instructions: as text, and where they stand |
@@ -21,6 +22,7 @@ pub mod events;
 pub mod frames;
 pub mod functions;
 pub mod log;
+pub mod named;
 pub mod names;
 pub mod options;
 pub mod patterns;

@@ -5,7 +5,10 @@
 //! | [`analysis`] | what latencies consist of |
 //! | [`text`], [`hist`] | what is printed, and histograms drawn in the terminal |
 //! | [`json`] | `--json` |
-//! | [`history`] | what is kept of every run |
+//! | [`history`] | what is kept of every run, and the commands on that |
+//! | [`report`], [`page`], [`plot`], [`markup`] | runs as an HTML page with pictures |
+//! | [`source`], [`mod@bench`] | what the page is made of |
+//! | [`stats`] | how far distributions are apart, and the statistical test of runs |
 #![forbid(unsafe_code)]
 #![deny(
     clippy::print_stdout,
@@ -14,9 +17,16 @@
 )]
 
 pub mod analysis;
+pub mod bench;
 pub mod hist;
 pub mod history;
 pub mod json;
+pub mod markup;
+pub mod page;
+pub mod plot;
+pub mod report;
+pub mod source;
+pub mod stats;
 pub mod text;
 
 /// How histograms are cut.

@@ -21,7 +21,7 @@ use takt_machine::run::signals::{Watch, Wish};
 use takt_machine::run::{folder, provenance};
 use takt_sweep::document::{self, Document};
 use takt_sweep::work::{Shard, jobs};
-use takt_sweep::{Folder, Plan, Progress, SweepConfig, What, text};
+use takt_sweep::{Folder, Plan, Progress, SweepConfig, What, slurm, text};
 
 /// Sweeps, or shows the results of an earlier sweep.
 pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
@@ -43,7 +43,17 @@ pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
         None => Shard { index: 0, of: 1 },
     };
     let progress = Bar::new(flags.quiet)?;
-    let measured = takt_sweep::run(&folder, &elf, jobs(flags.jobs), shard, &progress);
+    let on_a_cluster = |tasks| {
+        let array = slurm::Array {
+            tasks,
+            jobs: flags.jobs.unwrap_or(1),
+            sbatch: &flags.sbatch,
+        };
+        slurm::run(&folder, array, &progress)
+    };
+    let measured = flags.slurm.map_or(Ok(()), on_a_cluster);
+    let measured =
+        measured.and_then(|()| takt_sweep::run(&folder, &elf, jobs(flags.jobs), shard, &progress));
     progress.finish();
     let measured = measured.map_err(|error| match error.is::<Help>() {
         true => error,
@@ -54,7 +64,7 @@ pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
     })?;
     let document = document::write(folder.plan(), &elf, &measured);
     let json = output::json_pretty(&document)?;
-    output::write_whole(&folder.dir().join(document::FILE), json.as_bytes())?;
+    output::write_or_nothing(&folder.dir().join(document::FILE), json.as_bytes())?;
     show(flags, &document, folder.dir())
 }
 

@@ -6,12 +6,12 @@ mod bench;
 mod budget;
 mod build;
 mod ci;
-mod companion;
 mod compare;
 mod cyclictest;
 mod doctor;
 mod functions;
 mod fuzz;
+mod history;
 mod image;
 mod latency_run;
 mod latency_sweep;
@@ -48,7 +48,8 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Compare(flags) => compare::run(&flags),
         Command::Doctor => doctor::run(),
         Command::Log(flags) => log::run(&flags),
-        Command::Report(_) | Command::History(_) => companion::run(),
+        Command::Report(flags) => history::report(&flags),
+        Command::History(flags) => history::run(&flags),
         Command::Build(flags) => build::run(&flags),
         Command::Image(flags) => image::run(&flags),
         Command::Test(flags) => test::run(&flags),

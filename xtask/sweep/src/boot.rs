@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::BufReader;
 use std::mem::offset_of;
 use std::path::Path as FilePath;
-use std::process;
 use std::thread;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use takt_timerlat::sweep::{Arrival, ROOM, SweepBlock, SweepState, VERSION};
 
 use super::config::{SweepConfig, What};
 use super::path::{Marks, Path};
+use takt_base::paths;
 use takt_base::term::WithHelp;
 use takt_guest::Elf;
 use takt_guest::Ram;
@@ -137,7 +137,7 @@ impl Booter<'_> {
     fn scratch(&self) -> Result<tempfile::TempDir> {
         tempfile::Builder::new()
             .prefix(".boot-")
-            .suffix(&format!(".tmp-{}", process::id()))
+            .suffix(&paths::passing_mark())
             .tempdir_in(self.dir)
             .with_context(|| format!("cannot make a folder in {}", self.dir.display()))
     }

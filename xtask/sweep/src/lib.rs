@@ -9,6 +9,7 @@
 //! | `parts` | what is measured, in files, so that it can be resumed and merged |
 //! | `sealed` | files that are refused if they were changed |
 //! | `work` | all boots of a sweep, on the host's CPUs |
+//! | [`slurm`] | or on a cluster's nodes |
 //! | `analysis` | alignment, coverage, distribution, sections |
 //! | `document` | the results as JSON |
 //! | `text` | and as text |
@@ -37,6 +38,7 @@ mod path;
 pub mod prove;
 pub mod response;
 mod sealed;
+pub mod slurm;
 pub mod text;
 mod ways;
 pub mod work;

@@ -268,6 +268,12 @@ impl Folder {
         Ok(file.map(|PathFile { ips, tail }| Path { ips, tail }))
     }
 
+    /// Of how many stretches the path is known.
+    pub(super) fn paths_known(&self) -> usize {
+        let what = self.config().what.iter();
+        what.filter(|it| self.path_file(it).is_file()).count()
+    }
+
     /// Keeps it.
     ///
     /// # Errors
@@ -304,6 +310,11 @@ impl Folder {
             took,
         };
         Ok(Some(file.arrivals.into_iter().map(arrival).collect()))
+    }
+
+    /// Whether a part was measured, as far as its name tells.
+    pub(super) fn has_part(&self, what: &What, first: u32, count: u32) -> bool {
+        self.part_file(what, first, count).is_file()
     }
 
     /// Keeps a part.

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use takt_tracer::wire;
 
 use takt_base::input;
-use takt_base::output::write_whole;
+use takt_base::output::write_or_nothing;
 use takt_base::term::WithHelp;
 
 #[derive(Serialize, Deserialize)]
@@ -31,7 +31,7 @@ struct Sealed {
 pub(super) fn write(path: &Path, plan: u64, body: &impl Serialize) -> Result<()> {
     let body = serde_json::value::to_raw_value(body)?;
     let sum = wire::checksum(body.get().as_bytes());
-    write_whole(path, &serde_json::to_vec(&Sealed { plan, sum, body })?)
+    write_or_nothing(path, &serde_json::to_vec(&Sealed { plan, sum, body })?)
 }
 
 /// Reads what [`write`] wrote; `None` if there is no such file.

@@ -10,6 +10,7 @@ use takt_timerlat::sweep::{Arrival, EARLY};
 use super::boot::Booter;
 use super::config::{SweepConfig, What};
 use super::parts::Folder;
+use super::path::Path;
 use super::ways::Ways;
 use takt_base::paths;
 use takt_guest::Elf;
@@ -27,6 +28,74 @@ pub struct Shard {
     pub index: u32,
     /// How many shards there are.
     pub of: u32,
+}
+
+impl Shard {
+    /// Whether the part of this number is among them.
+    fn has(self, number: usize) -> bool {
+        number % self.of as usize == self.index as usize
+    }
+}
+
+/// What a sweep consists of, once its paths are known, and what of that is there: by the names of files, of which none is read.
+pub(super) struct Outline<'f> {
+    folder: &'f Folder,
+    parts: Vec<Part<'f>>,
+}
+
+impl<'f> Outline<'f> {
+    /// `None` while a path is missing.
+    ///
+    /// # Errors
+    ///
+    /// If one that is there is damaged.
+    pub(super) fn known(folder: &'f Folder) -> Result<Option<Self>> {
+        let config = folder.config();
+        if folder.paths_known() < config.what.len() {
+            return Ok(None);
+        }
+        let paths: Option<Vec<_>> = config
+            .what
+            .iter()
+            .map(|what| folder.path(what))
+            .collect::<Result<_>>()?;
+        Ok(paths.map(|paths| Self {
+            folder,
+            parts: all_parts(config, &paths),
+        }))
+    }
+
+    /// Arrivals of all parts.
+    pub(super) fn arrivals(&self) -> u64 {
+        self.parts.iter().map(|part| u64::from(part.count)).sum()
+    }
+
+    /// Arrivals of those that are there.
+    pub(super) fn measured(&self) -> u64 {
+        let there = self.parts.iter().filter(|part| self.is_there(part));
+        there.map(|part| u64::from(part.count)).sum()
+    }
+
+    /// How many files there are of a shard: the paths' and its parts'.
+    pub(super) fn files(&self, shard: Shard) -> usize {
+        let there = self.of(shard).filter(|part| self.is_there(part));
+        self.folder.config().what.len() + there.count()
+    }
+
+    /// Whether all parts of a shard are there.
+    pub(super) fn is_done(&self, shard: Shard) -> bool {
+        self.of(shard).all(|part| self.is_there(part))
+    }
+
+    fn of(&self, shard: Shard) -> impl Iterator<Item = &Part<'f>> {
+        let numbered = self.parts.iter().enumerate();
+        numbered.filter_map(move |(number, part)| shard.has(number).then_some(part))
+    }
+
+    fn is_there(&self, part: &Part<'_>) -> bool {
+        let first = position(self.folder.config(), part);
+        self.folder.has_part(part.what, first, part.count)
+    }
 }
 
 /// How many boots at the same time: as many as the user wants, or one for each of the host's CPUs.
@@ -102,7 +171,11 @@ pub fn run(
     };
     let nr_read = AtomicUsize::new(0);
     progress.paths(0, config.what.len());
-    let paths = each(jobs, &config.what, &is_broken, |what| {
+    // Each shard begins elsewhere: what another has read meanwhile is there.
+    let turn = config.what.len() * shard.index as usize / shard.of as usize;
+    let mut in_turn: Vec<_> = config.what.iter().collect();
+    in_turn.rotate_left(turn);
+    let mut paths = each(jobs, &in_turn, &is_broken, |what| {
         let path = match folder.path(what)? {
             Some(path) => path,
             None => {
@@ -114,20 +187,16 @@ pub fn run(
         progress.paths(nr_read.fetch_add(1, Relaxed) + 1, config.what.len());
         Ok(path)
     })?;
+    paths.rotate_right(turn);
 
-    let parts: Vec<_> = config
-        .what
-        .iter()
-        .zip(&paths)
-        .flat_map(|(what, path)| parts(what, config.arrivals(what, path.len())))
-        .collect();
+    let parts = all_parts(config, &paths);
     let mut todo = Vec::new();
     let (mut all, mut known) = (0, 0);
-    for (number, part) in (0..).zip(&parts) {
+    for (number, part) in parts.iter().enumerate() {
         let is_known = folder
             .part(part.what, position(config, part), part.count)?
             .is_some();
-        let is_ours = number % shard.of == shard.index;
+        let is_ours = shard.has(number);
         if is_ours || is_known {
             all += u64::from(part.count);
         }
@@ -207,6 +276,13 @@ fn position(config: &SweepConfig, part: &Part<'_>) -> u32 {
     part.first * config.step
 }
 
+/// The parts of all stretches, of which these are the paths.
+fn all_parts<'w>(config: &'w SweepConfig, paths: &[Path]) -> Vec<Part<'w>> {
+    let stretches = config.what.iter().zip(paths);
+    let each = stretches.flat_map(|(what, path)| parts(what, config.arrivals(what, path.len())));
+    each.collect()
+}
+
 /// Cuts the arrivals of a stretch into parts.
 fn parts(what: &What, arrivals: u32) -> impl Iterator<Item = Part<'_>> {
     (0..arrivals).step_by(PART as usize).map(move |first| Part {
@@ -272,7 +348,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Path, Plan};
+    use crate::Plan;
 
     #[test]
     fn parts_cover_everything_once() {

@@ -95,6 +95,19 @@ pub fn ensure_make(may_install: bool) -> Result<()> {
     install("make", "make", may_install, |_| "make")
 }
 
+/// Makes sure that Slurm's daemons are there, of which the tests make a cluster. As [`ensure_qemu`].
+///
+/// # Errors
+///
+/// If they are missing in the end.
+pub fn ensure_slurm(may_install: bool) -> Result<()> {
+    const PROGRAMS: [&str; 4] = ["slurmctld", "slurmd", "munged", "sbatch"];
+    let Some(program) = PROGRAMS.into_iter().find(|it| which(it).is_none()) else {
+        return Ok(());
+    };
+    install(program, "Slurm", may_install, |manager| manager.slurm)
+}
+
 /// Makes sure that a program is there which decompresses a kernel: `xz`, `zstd` or `gzip`. As [`ensure_qemu`].
 ///
 /// # Errors

@@ -8,6 +8,7 @@ pub mod packages;
 
 pub use grub::{GrubTools, ensure_grub, ensure_ovmf, missing_grub};
 pub use install::{
-    browser, ensure_browser, ensure_fuse, ensure_make, ensure_qemu, ensure_unpacker, ensure_viewers,
+    browser, ensure_browser, ensure_fuse, ensure_make, ensure_qemu, ensure_slurm, ensure_unpacker,
+    ensure_viewers,
 };
 pub use labgrid::ensure_labgrid;

@@ -37,6 +37,8 @@ pub struct Manager {
     pub ovmf: &'static str,
     /// The packages with Python 3 and its module venv.
     pub python: &'static str,
+    /// The packages with Slurm's daemons and munged.
+    pub slurm: &'static str,
 }
 
 const MANAGERS: [Manager; 3] = [
@@ -54,6 +56,7 @@ const MANAGERS: [Manager; 3] = [
         grub: "grub-common grub-pc-bin grub-efi-amd64-bin xorriso mtools",
         ovmf: "ovmf",
         python: "python3-venv",
+        slurm: "slurm-wlm",
     },
     Manager {
         program: "dnf",
@@ -69,6 +72,7 @@ const MANAGERS: [Manager; 3] = [
         grub: "grub2-tools-extra grub2-pc-modules grub2-efi-x64-modules xorriso mtools",
         ovmf: "edk2-ovmf",
         python: "python3-pip",
+        slurm: "slurm-slurmctld slurm-slurmd munge",
     },
     Manager {
         program: "pacman",
@@ -84,6 +88,7 @@ const MANAGERS: [Manager; 3] = [
         grub: "grub libisoburn mtools",
         ovmf: "edk2-ovmf",
         python: "python",
+        slurm: "slurm-llnl munge",
     },
 ];
 

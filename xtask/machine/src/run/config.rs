@@ -40,18 +40,26 @@ pub const UNTIL_STOPPED: u64 = 0;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are the flags of latency-run")]
 pub struct RunConfig {
-    #[serde(with = "takt_base::named")]
+    #[serde(with = "takt_guest::named")]
     pub workload: Workload,
     pub period_ns: u64,
     pub duration_ns: u64,
     pub warm_up_ns: u64,
     pub cpus: Vec<u8>,
     pub priority: u8,
-    #[serde(default, with = "takt_base::named", skip_serializing_if = "is_default")]
+    #[serde(
+        default,
+        with = "takt_guest::named",
+        skip_serializing_if = "is_default"
+    )]
     pub policy: Policy,
-    #[serde(with = "takt_base::named")]
+    #[serde(with = "takt_guest::named")]
     pub load: Load,
-    #[serde(default, with = "takt_base::named", skip_serializing_if = "is_default")]
+    #[serde(
+        default,
+        with = "takt_guest::named",
+        skip_serializing_if = "is_default"
+    )]
     pub user: User,
     /// That of the image's tasks, if the user named one.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -72,7 +80,7 @@ pub struct RunConfig {
     #[serde(default, skip_serializing_if = "is_default")]
     pub continues: bool,
     pub events: Vec<String>,
-    #[serde(default, with = "takt_base::named")]
+    #[serde(default, with = "takt_guest::named")]
     pub tracer: Tracer,
     #[serde(default)]
     pub function_filter: Vec<String>,

@@ -4,6 +4,7 @@
 //! (percentiles, averages) is not in it: it could not contradict itself then. What a list shows of it ([`Summary`]) stands
 //! beside it.
 
+pub mod commands;
 mod entry;
 pub mod store;
 mod summary;

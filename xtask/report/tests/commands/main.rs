@@ -1,9 +1,0 @@
-//! The history and its commands. One binary, since each would be linked with all of takt-report.
-
-mod command;
-mod common;
-mod compare;
-mod history;
-mod keeping;
-mod opening;
-mod page;
