@@ -3,7 +3,8 @@
 //! A PVH loader (QEMU `-kernel`, Firecracker, Cloud Hypervisor) finds the entry in an ELF note, a Multiboot2 loader (GRUB,
 //! kexec) in the ELF header of a file that has Multiboot2's header in its first 32 KiB. Both jump to it in 32-bit protected
 //! mode with paging off and `ebx` at their information; Multiboot2's leave a number in `eax`. Here the first gigabyte is
-//! mapped by 2 MiB pages that anything is allowed on; the kernel completes these tables before the first thread runs.
+//! mapped by 2 MiB pages that anything is allowed on; the kernel completes these tables before the first thread runs. A CPU that
+//! cannot get there is told of on the serial port (feature `reports`).
 //! There is no header of Multiboot1: QEMU's `-kernel` would take it, and that loader knows no 64-bit files.
 //!
 //! Source: Xen's `docs/misc/pvh.pandoc` (start of day), Multiboot2 specification 2.0, 3.1 and 3.3, Intel SDM vol. 3A,
@@ -12,6 +13,7 @@
 use core::arch::global_asm;
 
 use takt_kernel::config::IDLE_STACK_SIZE;
+use takt_kernel::fault::ExitCode;
 use takt_kernel::guarded_stack;
 use takt_kernel::machine::GUARD;
 
@@ -51,6 +53,27 @@ global_asm!(
     "cld",
     "mov esi, eax",
     "mov esp, offset {memory} + {stack_size}",
+    ".if {REPORTS}",
+    "push ebx",
+    "mov eax, 1",
+    "cpuid",
+    "mov ebp, offset boot_no_apic",
+    "bt edx, 9",
+    "jnc boot_lacks",
+    "mov eax, 0x80000000",
+    "cpuid",
+    "mov ebp, offset boot_no_long_mode",
+    "cmp eax, 0x80000001",
+    "jb boot_lacks",
+    "mov eax, 0x80000001",
+    "cpuid",
+    "bt edx, 29",
+    "jnc boot_lacks",
+    "mov ebp, offset boot_no_nx",
+    "bt edx, 20",
+    "jnc boot_lacks",
+    "pop ebx",
+    ".endif",
     // 512 pages of 2 MiB
     "mov edi, offset boot_level2",
     "mov eax, 0x83", // present, writable, large
@@ -75,7 +98,7 @@ global_asm!(
     // Turns long mode on with the boot tables; changes eax, ecx, edx.
     "enter_long_mode_32:",
     "mov eax, cr4",
-    "or eax, 0x620", // PAE, OSFXSR, OSXMMEXCPT
+    "or eax, 0x660", // PAE, MCE, OSFXSR, OSXMMEXCPT
     "mov cr4, eax",
     "mov eax, offset boot_level4",
     "mov cr3, eax",
@@ -86,6 +109,42 @@ global_asm!(
     "mov eax, 0x80010033", // PG, WP, NE, ET, MP, PE
     "mov cr0, eax",
     "ret",
+    //
+    // What the CPU lacks, in the words at ebp, goes to COM1: 115,200 bits a second. Nothing else is there yet.
+    ".if {REPORTS}",
+    "boot_lacks:",
+    ".irp n, 0x3fb80,0x3f801,0x3f900,0x3fb03",
+    "mov edx, \\n >> 8",
+    "mov eax, \\n & 0xff",
+    "out dx, al",
+    ".endr",
+    "2:",
+    "mov bl, [ebp]",
+    "inc ebp",
+    "test bl, bl",
+    "jz 4f",
+    "mov ecx, 0x10000", // a port that is not there never has room
+    "3:",
+    "mov edx, 0x3fd",
+    "in al, dx",
+    "test al, 0x20",
+    "loopz 3b",
+    "mov edx, 0x3f8",
+    "mov al, bl",
+    "out dx, al",
+    "jmp 2b",
+    "4:",
+    "mov eax, {FAULT}",
+    "out {DEBUG_EXIT}, eax",
+    "5:",
+    "hlt",
+    "jmp 5b",
+    ".pushsection .rodata.boot",
+    "boot_no_apic: .asciz \"\\n*** panic: this CPU has no local APIC, which the kernel needs\\n\"",
+    "boot_no_long_mode: .asciz \"\\n*** panic: this CPU has no long mode, which the kernel needs\\n\"",
+    "boot_no_nx: .asciz \"\\n*** panic: this CPU has no NX, which the kernel needs\\n\"",
+    ".popsection",
+    ".endif",
     //
     ".code64",
     "boot_start64:",
@@ -112,6 +171,9 @@ global_asm!(
     memory = sym BOOT_MEMORY,
     stack_size = const IDLE_STACK_SIZE,
     guard = const GUARD,
+    REPORTS = const cfg!(feature = "reports") as u8,
+    FAULT = const ExitCode::Fault as u32,
+    DEBUG_EXIT = const crate::power::DEBUG_EXIT,
     map_stacks = sym takt_kernel::boot::map_stacks,
     start = sym crate::start::start,
 );

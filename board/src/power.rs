@@ -3,7 +3,7 @@
 use takt_kernel::machine::{ExitCode, Port, halt_forever};
 
 /// QEMU's `isa-debug-exit` at the port that xtask gives it.
-const DEBUG_EXIT: u16 = 0xf4;
+pub(crate) const DEBUG_EXIT: u16 = 0xf4;
 
 /// Ends the run: QEMU exits with `2 * code + 1`. A machine without that device halts.
 pub fn exit(code: ExitCode) -> ! {

@@ -122,7 +122,7 @@ pub(crate) fn set_cpus(cpus: ApicIds) {
 /// Starts CPUs until `wanted` run or there are no more; says how many run. Those that run already go on.
 ///
 /// # Context
-/// A thread of the boot CPU; elsewhere none is started. A CPU that does not come up within 100 ms is the last that is tried.
+/// A thread of the boot CPU; elsewhere none is started. A CPU that does not come up within 100 ms is passed over.
 pub fn start(wanted: usize) -> u32 {
     let Some(cpus) = CPUS.get().filter(|_| smp::this_cpu() == 0) else {
         return smp::nr_online();
@@ -144,7 +144,9 @@ pub fn start(wanted: usize) -> u32 {
         boot::before_secondary(&mut text);
         if !start_one(number, apic_id) {
             defmt::warn!("the CPU with APIC id {=u32} did not start", apic_id);
-            break;
+            // It waits for another start-up message then, and does not come upon the next one's stack later.
+            // SAFETY: ACPI lists the CPU, and nothing runs on it.
+            unsafe { machine::send_init(apic_id) };
         }
     }
     drop(text);

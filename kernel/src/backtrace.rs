@@ -124,9 +124,10 @@ impl Backtrace {
         Self::begin(frame, None)
     }
 
-    /// The calls from the function on that has its frame there, for the report of a fault: where no stack is known,
-    /// anything in the image or on a stack that looks like a frame is taken for one.
-    pub(crate) fn for_report(frame: usize) -> impl Iterator<Item = usize> {
+    /// The calls from the function on that has its frame there, for the report of a fault at the instruction `ip` with this stack
+    /// pointer: where no stack is known, anything in the image or on a stack that looks like a frame is taken for one. Where no
+    /// code is, a call has led.
+    pub(crate) fn for_report(frame: usize, ip: usize, sp: usize) -> impl Iterator<Item = usize> {
         let stacks = descriptors::window_range();
         let memory = match stacks.contains(&frame) {
             true => stacks,
@@ -138,6 +139,15 @@ impl Backtrace {
             top: memory.end,
         };
         let mut calls = Self::begin(frame, Some(anything));
+        if !descriptors::text_range().contains(&ip) {
+            let is_return = |slot: &usize| {
+                // SAFETY: aligned, and on a stack.
+                let word = || unsafe { (*slot as *const usize).read_volatile() };
+                Stack::of(*slot).is_some_and(|stack| stack.has(*slot))
+                    && descriptors::text_range().contains(&word())
+            };
+            calls.unframed = Some(sp).filter(is_return);
+        }
         core::iter::from_fn(move || {
             // Where anything is taken for a frame, that may lie on a guard.
             let is_anywhere = calls.stack.is_some_and(|it| it.rank == Rank::Anything);

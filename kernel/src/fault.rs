@@ -4,16 +4,22 @@
 //! are symbolised by the host.
 
 use core::fmt::{self, Write};
+use core::panic::{Location, PanicInfo};
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use crate::arch::frame::ExceptionFrame;
-use crate::arch::{interrupts, percpu};
+use crate::arch::{interrupts, msr, percpu};
 use crate::backtrace::Backtrace;
+use crate::config::{MAX_CPUS, cpu_index};
 use crate::guards::guard_owner;
 use crate::machine::{self, Emergency};
 use crate::section;
 use crate::thread::tcb::{NEVER_WAITS, Tcb, TcbRef};
 
 pub use crate::machine::{ExitCode, exit};
+
+const PAGE_FAULT: u64 = 14;
+const MACHINE_CHECK: u64 = 18;
 
 /// An exception.
 pub(crate) struct Fault<'a> {
@@ -60,7 +66,11 @@ fn describe(fault: &Fault<'_>) -> fmt::Result {
             ""
         }
     )?;
-    if f.vector == 14 {
+    interrupted_panic(out)?;
+    if f.vector == MACHINE_CHECK {
+        machine_check(out)?;
+    }
+    if f.vector == PAGE_FAULT {
         let access = match f.code & 0x12 {
             0x10 => "executing",
             0x02 => "writing",
@@ -107,7 +117,29 @@ fn describe(fault: &Fault<'_>) -> fmt::Result {
         f.r10, f.r11, f.r12, f.r13
     )?;
     writeln!(out, "r14 {:#018x} r15 {:#018x}", f.r14, f.r15)?;
-    backtrace(out, f.rip, f.rbp)
+    backtrace(out, f.rip, f.rbp, f.rsp)
+}
+
+/// What the CPU's banks of errors have.
+///
+/// Source: Intel SDM volume 3B, 16.3 (machine-check MSRs).
+fn machine_check(out: &mut Emergency) -> fmt::Result {
+    const CAPABILITIES: u32 = 0x179;
+    const VALID: u64 = 1 << 63;
+    const HAS_ADDRESS: u64 = 1 << 58;
+    let nr = msr::read(CAPABILITIES).unwrap_or(0) as u32 & 0xff;
+    for bank in 0..nr {
+        let [status, address] = [1, 2].map(|register| 0x400 + 4 * bank + register);
+        let Some(status) = msr::read(status).filter(|it| it & VALID != 0) else {
+            continue;
+        };
+        write!(out, "bank {bank}: status {status:#018x}")?;
+        match msr::read(address).filter(|_| status & HAS_ADDRESS != 0) {
+            Some(address) => writeln!(out, ", address {address:#018x}")?,
+            None => writeln!(out)?,
+        }
+    }
+    Ok(())
 }
 
 fn where_it_happened(out: &mut Emergency) -> fmt::Result {
@@ -135,21 +167,24 @@ fn where_it_happened(out: &mut Emergency) -> fmt::Result {
 }
 
 /// Follows the frame pointers as long as they look like some.
-fn backtrace(out: &mut Emergency, rip: u64, rbp: u64) -> fmt::Result {
+fn backtrace(out: &mut Emergency, rip: u64, rbp: u64, rsp: u64) -> fmt::Result {
     writeln!(out, "backtrace:\n  {rip:#018x}")?;
-    for call in Backtrace::for_report(rbp as usize).take(16) {
+    for call in Backtrace::for_report(rbp as usize, rip as usize, rsp as usize).take(16) {
         writeln!(out, "  {call:#018x}")?;
     }
     writeln!(out, "*** end of report")
 }
 
 /// For the image's `#[panic_handler]`: reports and stops the machine. Never through defmt, whose lock may be held.
-pub fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+pub fn panic(info: &PanicInfo<'_>) -> ! {
     interrupts::disable();
-    if percpu::this().exception_begins() > 1 {
+    let nr = percpu::this().exception_begins();
+    if nr > 2 || nr > 1 && !cfg!(feature = "reports") {
         exit(ExitCode::Fault);
     }
-    if cfg!(feature = "reports") {
+    if nr > 1 {
+        let _ = describe_another_panic(info);
+    } else if cfg!(feature = "reports") {
         never_waits();
         let _ = describe_panic(info);
     } else {
@@ -165,21 +200,49 @@ fn never_waits() {
     section.release();
 }
 
-fn describe_panic(info: &core::panic::PanicInfo<'_>) -> fmt::Result {
+/// Where each CPU's panic is that is being reported, which does not end: what prints a value of its message may panic, too.
+static PANICS: [AtomicPtr<Location<'static>>; MAX_CPUS] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
+
+fn panic_of_this_cpu() -> &'static AtomicPtr<Location<'static>> {
+    &PANICS[cpu_index(percpu::cpu())]
+}
+
+fn describe_panic(info: &PanicInfo<'_>) -> fmt::Result {
     let out = &mut Emergency;
+    let place = info
+        .location()
+        .map_or(core::ptr::null(), core::ptr::from_ref);
+    panic_of_this_cpu().store(place.cast_mut().cast(), Relaxed);
     writeln!(out, "\n*** panic: {}", info.message())?;
+    describe_place(out, info)
+}
+
+/// A panic while one is being reported. Its own message comes last: what prints that may panic as well.
+fn describe_another_panic(info: &PanicInfo<'_>) -> fmt::Result {
+    let out = &mut Emergency;
+    writeln!(out, "\n*** panic while reporting another")?;
+    interrupted_panic(out)?;
+    describe_place(out, info)?;
+    writeln!(out, "it says: {}", info.message())
+}
+
+/// Says where the panic is whose report was interrupted, if one was.
+fn interrupted_panic(out: &mut Emergency) -> fmt::Result {
+    // SAFETY: null, or that of a panic whose report has not ended.
+    match unsafe { panic_of_this_cpu().load(Relaxed).as_ref() } {
+        Some(place) => writeln!(out, "the report was of the panic at {place}"),
+        None => Ok(()),
+    }
+}
+
+fn describe_place(out: &mut Emergency, info: &PanicInfo<'_>) -> fmt::Result {
     if let Some(place) = info.location() {
-        writeln!(
-            out,
-            "at {}:{}:{}",
-            place.file(),
-            place.line(),
-            place.column()
-        )?;
+        writeln!(out, "at {place}")?;
     }
     where_it_happened(out)?;
     let (rip, rbp) = interrupts::frame_pointer();
-    backtrace(out, rip, rbp)
+    backtrace(out, rip, rbp, rbp)
 }
 
 /// The manual's name of an exception.

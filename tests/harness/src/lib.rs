@@ -52,6 +52,8 @@ pub enum Expect {
     Prints(&'static [&'static str]),
     /// Ends in a fault whose report, with names for the addresses, has these texts in this order.
     Fault(&'static [&'static str]),
+    /// The same, and when the test [asks for it](ask_for_machine_check), the host injects a machine check.
+    MachineCheck(&'static [&'static str]),
 }
 
 /// A test. [`target_test!`](crate::target_test) makes them.
@@ -225,6 +227,11 @@ pub fn ask_for_nmis() {
     print(format_args!("inject: nmi\n"));
 }
 
+/// Has the host inject a machine check. For a test that expects it ([`Expect::MachineCheck`]).
+pub fn ask_for_machine_check() {
+    print(format_args!("inject: machine check\n"));
+}
+
 static LINE: spin::Once<&'static str> = spin::Once::new();
 
 fn line() -> CommandLine<'static> {
@@ -260,6 +267,7 @@ pub fn list() {
             Expect::Counted => ("counted", &[]),
             Expect::Prints(texts) => ("alone", texts),
             Expect::Fault(texts) => ("fault", texts),
+            Expect::MachineCheck(texts) => ("machine-check", texts),
         };
         print(format_args!("list {kind} {}\n", test.name()));
         for text in texts {

@@ -7,7 +7,7 @@ use takt_kernel::sync::Semaphore;
 use takt_kernel::time::{Expiry, Timer, sleep_until};
 use takt_kernel::{irq, preempt};
 use takt_tests::harness::Outcome;
-use takt_tests::worker::{self, after_us, join, spawn};
+use takt_tests::worker::{self, after_us, burn, join, spawn};
 use takt_tests::{check, interrupt, target_test};
 
 /// The fault did not come.
@@ -17,7 +17,7 @@ fn survived() -> Outcome {
 }
 
 /// Where nothing is mapped.
-const NOWHERE: usize = 0x10_0000_0000;
+pub(crate) const NOWHERE: usize = 0x10_0000_0000;
 
 #[inline(never)]
 fn read(address: usize) -> u8 {
@@ -40,7 +40,7 @@ fn execute(address: usize) {
 /// Uses stack without end.
 #[inline(never)]
 #[expect(unconditional_recursion, reason = "it is to run out of stack")]
-fn recurse(depth: u64) -> u64 {
+pub(crate) fn recurse(depth: u64) -> u64 {
     let local = core::hint::black_box([depth; 16]);
     recurse(depth + 1) + local[(depth % 16) as usize]
 }
@@ -70,12 +70,12 @@ fn inner_function() -> u8 {
 /// Slots of the copy of the descriptor table; the last is the test's.
 const NR_DESCRIPTORS: usize = 32;
 /// The selector of that last one.
-const SELECTOR: u64 = 8 * (NR_DESCRIPTORS as u64 - 1);
+pub(crate) const SELECTOR: u64 = 8 * (NR_DESCRIPTORS as u64 - 1);
 /// A segment of writable data that is not present.
-const ABSENT: u64 = 0x12 << 40;
+pub(crate) const ABSENT: u64 = 0x12 << 40;
 
 /// Puts a copy of the descriptor table into force that has `descriptor` behind [`SELECTOR`].
-fn install(descriptor: u64) {
+pub(crate) fn install(descriptor: u64) {
     static mut TABLE: [u64; NR_DESCRIPTORS] = [0; NR_DESCRIPTORS];
     let mut register = [0u8; 10];
     // SAFETY: stores the register into `register`.
@@ -99,7 +99,7 @@ fn install(descriptor: u64) {
 /// Enters the gate of an exception that ring 0 cannot raise as the CPU would, with its frame and an error code, only
 /// that it stays on the thread's stack.
 #[inline(never)]
-fn deliver(vector: usize, code: u64) -> ! {
+pub(crate) fn deliver(vector: usize, code: u64) -> ! {
     let mut register = [0u8; 10];
     // SAFETY: stores the register into `register`.
     unsafe { asm!("sidt [{}]", in(reg) &raw mut register) };
@@ -135,6 +135,22 @@ target_test! {
     fn debug_exception(Fault(&["*** #DB debug exception"])) {
         // SAFETY: sets the trap flag.
         unsafe { asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq", "nop") };
+        survived()
+    }
+
+    /// The same by its vector: QEMU takes `icebp` for a debugger's.
+    fn icebp(Fault(&["*** #DB debug exception", "'test'", "icebp ("])) {
+        // SAFETY: faults.
+        unsafe { asm!("int 1") };
+        survived()
+    }
+
+    /// Single step, with an instruction that holds it up.
+    fn shadow_of_mov_ss(Fault(&["*** #DB debug exception", "'test'", "shadow_of_mov_ss ("])) {
+        // SAFETY: sets the trap flag.
+        unsafe {
+            asm!("mov {0:e}, ss", "pushfq", "or qword ptr [rsp], 0x100", "popfq", "mov ss, {0:e}", "nop", out(reg) _);
+        }
         survived()
     }
 
@@ -216,8 +232,15 @@ target_test! {
         survived()
     }
 
-    /// A machine check, by its vector: nothing is wrong with the machine.
-    fn machine_check(Fault(&["*** #MC machine check", "'test'", "error code 0x0,", "machine_check ("])) {
+    /// A machine check that the host injects: the report has what the CPU's bank of errors has.
+    fn machine_check(MachineCheck(&["*** #MC machine check", "bank 1: status 0xbd", ", address 0x0000000001234000", "'test'", "machine_check ("])) {
+        takt_tests::harness::ask_for_machine_check();
+        burn(60_000_000_000);
+        survived()
+    }
+
+    /// The same by its vector, where no bank has anything.
+    fn machine_check_without_a_bank(Fault(&["*** #MC machine check", "'test'", "error code 0x0,", "machine_check_without_a_bank ("])) {
         // SAFETY: faults.
         unsafe { asm!("int 18") };
         survived()
@@ -264,8 +287,21 @@ target_test! {
     }
 
     /// Calling where nothing is; the backtrace still says who called.
-    fn page_fault_executing(Fault(&["*** #PF page fault", "executing 0x0000001000000000: not mapped", "rip 0x0000001000000000"])) {
+    fn page_fault_executing(Fault(&["*** #PF page fault", "executing 0x0000001000000000: not mapped", "rip 0x0000001000000000", "page_fault_executing ("])) {
         execute(NOWHERE);
+        survived()
+    }
+
+    /// A call of the null pointer; the backtrace says who called.
+    fn null_call(Fault(&["*** #PF page fault", "executing 0x0000000000000000: not mapped", "rip 0x0000000000000000", "null_call ("])) {
+        execute(0);
+        survived()
+    }
+
+    /// A jump leaves no trace of its own: it says who called the function that jumped.
+    fn jump_to_a_bad_address(Fault(&["*** #PF page fault", "executing 0x0000001000000000: not mapped", "'test'", "test_thread ("])) {
+        // SAFETY: none: it faults, which is the test.
+        unsafe { asm!("jmp {}", in(reg) NOWHERE) };
         survived()
     }
 
@@ -360,7 +396,7 @@ target_test! {
             read(NOWHERE);
         }
         Timer::new(faulty, 0)?.arm(after_us(10));
-        takt_tests::worker::burn(100_000);
+        burn(100_000);
         survived()
     }
 
@@ -419,7 +455,7 @@ target_test! {
             core::mem::forget(preempt::disable());
         }
         Timer::new(forgets, 0)?.arm(after_us(10));
-        takt_tests::worker::burn(100_000);
+        burn(100_000);
         survived()
     }
 
@@ -456,6 +492,33 @@ target_test! {
             }
         }
         join(&[spawn(3, 60, |_| panic!("{Waits}"), 0)?])?;
+        survived()
+    }
+
+    /// What prints a value of a panic's message panics: both places are told.
+    fn panic_in_a_panic(Fault(&["*** panic: a value:", "*** panic while reporting another", "the report was of the panic at tests/src/bin/ontarget/faults.rs:",
+        "at tests/src/bin/ontarget/faults.rs:", "'w3'", "fmt (", "*** end of report", "it says: no text"])) {
+        struct Panics;
+        impl core::fmt::Display for Panics {
+            fn fmt(&self, _: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                panic!("no text")
+            }
+        }
+        join(&[spawn(3, 60, |_| panic!("a value: {Panics}"), 0)?])?;
+        survived()
+    }
+
+    /// Or it faults.
+    fn fault_in_a_panic(Fault(&["*** panic: a value:", "*** #PF page fault while reporting another", "the report was of the panic at tests/src/bin/ontarget/faults.rs:",
+        "reading 0x0000001000000000: not mapped", "'w3'", "fmt ("])) {
+        struct Faults;
+        impl core::fmt::Display for Faults {
+            fn fmt(&self, _: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                core::hint::black_box(read(NOWHERE));
+                Ok(())
+            }
+        }
+        join(&[spawn(3, 60, |_| panic!("a value: {Faults}"), 0)?])?;
         survived()
     }
 

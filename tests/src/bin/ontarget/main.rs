@@ -9,6 +9,7 @@ mod deadlines;
 mod devices;
 mod drivers;
 mod faults;
+mod faults_in_interrupts;
 mod flags;
 mod giving_way;
 mod inheritance;

@@ -51,7 +51,41 @@ fn interrupted(number: usize, _: Expiry) {
     }
 }
 
+static STORM: spin::Once<Timer> = spin::Once::new();
+const STORM_LENGTH: u32 = 5_000;
+
+/// Arms its timer anew, a microsecond later.
+fn storms(_: usize, expiry: Expiry) {
+    if EXPIRED.fetch_add(1, Relaxed) + 1 < STORM_LENGTH
+        && let Some(timer) = STORM.get()
+    {
+        timer.arm(expiry.deadline + Nanos::from_micros(1).to_cycles());
+    }
+}
+
 target_test! {
+    /// A million interrupts a second: each comes, a thread keeps its deadlines beside them, and it computes in between.
+    fn a_million_interrupts_a_second(Alone) {
+        EXPIRED.store(0, Relaxed);
+        let timer = match Timer::new(storms, 0) {
+            Ok(timer) => STORM.call_once(|| timer),
+            Err(error) => return Err(error.into()),
+        };
+        let begun = Instant::now();
+        timer.arm(begun + Nanos::from_micros(1).to_cycles());
+        let (mut due, mut latest) = (begun, Nanos::ZERO);
+        for _ in 0..100 {
+            due = due + Cycles::new(49_700);
+            burn(10_000);
+            sleep_until(due)?;
+            latest = latest.max((Instant::now() - due).to_nanos());
+        }
+        sleep_until(begun + Nanos::from_millis(6).to_cycles())?;
+        check_eq!(EXPIRED.load(Relaxed), STORM_LENGTH);
+        check!(latest < Nanos::from_micros(1), "{latest:?} late");
+        Ok(())
+    }
+
     /// A device's interrupt comes before the timers that are due as well, and none of those is forgotten.
     fn devices_come_between_timers(Alone) {
         let mut timers = [None; 6];

@@ -40,8 +40,27 @@ pub(super) struct Boot<'b> {
     pub(super) executed: Option<(&'b [Range<u64>], &'b Path)>,
     /// Has a plugin log to the file.
     pub(super) plugin: Option<(&'b Plugin, &'b Path)>,
-    /// Injects NMIs from the moment when the guest asks for them to its end; what it records is captured.
-    pub(super) nmis: bool,
+    /// What is injected when the guest asks for it.
+    pub(super) inject: Option<Inject>,
+}
+
+/// What the host injects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inject {
+    /// NMIs, to the guest's end; what it records is captured.
+    Nmis,
+    /// A machine check.
+    MachineCheck,
+}
+
+impl Inject {
+    /// What a guest writes to the serial port that wants it.
+    const fn asked_for(self) -> &'static str {
+        match self {
+            Self::Nmis => "inject: nmi\n",
+            Self::MachineCheck => "inject: machine check\n",
+        }
+    }
 }
 
 /// What came of it.
@@ -57,8 +76,8 @@ pub(super) struct Ended {
 
 /// How often what goes on is looked at.
 const TICK: Duration = Duration::from_millis(5);
-/// What a guest writes to the serial port that wants NMIs.
-const NMIS_ARE_WANTED: &str = "inject: nmi\n";
+/// An error of CPU 0's bank 1 that was not corrected: its state, the CPU's, the address, and what that is.
+const MACHINE_CHECK: &str = "mce 0 1 0xbd00000000000000 0x5 0x1234000 0x8c";
 
 impl Boot<'_> {
     /// Boots and waits for the end.
@@ -74,7 +93,10 @@ impl Boot<'_> {
                 "{}{}{}",
                 self.words,
                 clock_keys(self.accel),
-                if self.nmis { "" } else { " capture=off" }
+                match self.inject {
+                    Some(Inject::Nmis) => "",
+                    _ => " capture=off",
+                }
             ),
             smp: self.smp,
             accel: self.accel,
@@ -82,10 +104,9 @@ impl Boot<'_> {
         let messages = scratch.path().join("messages.txt");
         let change = |arguments| self.arguments(arguments, &machine);
         let mut process = Process::start_with(&machine, change, &messages)?;
-        let exit = if self.nmis {
-            wait_with_nmis(&mut process, self.limit, &machine.serial())?
-        } else {
-            wait(&mut process, self.limit)?
+        let exit = match self.inject {
+            Some(what) => wait_injecting(what, &mut process, self.limit, &machine.serial())?,
+            None => wait(&mut process, self.limit)?,
         };
         let stood = match exit {
             Some(_) => Vec::new(),
@@ -169,8 +190,9 @@ fn wait(process: &mut Process, limit: Duration) -> Result<Option<GuestExit>> {
     Ok(None)
 }
 
-/// As [`wait`], and injects NMIs meanwhile, from the moment when `serial` says that they are wanted.
-fn wait_with_nmis(
+/// As [`wait`], and injects meanwhile, from the moment when `serial` says that it is wanted.
+fn wait_injecting(
+    what: Inject,
     process: &mut Process,
     limit: Duration,
     serial: &Path,
@@ -181,11 +203,14 @@ fn wait_with_nmis(
         let injects = scope.spawn(|| {
             // Connected at once: QEMU waits with its greeting for nobody.
             let mut qmp = Qmp::new(BufReader::new(output), input)?;
-            while !fs::read_to_string(serial).is_ok_and(|text| text.contains(NMIS_ARE_WANTED)) {
+            while !fs::read_to_string(serial).is_ok_and(|text| text.contains(what.asked_for())) {
                 if has_ended.load(Relaxed) {
                     return Ok(());
                 }
                 thread::sleep(TICK);
+            }
+            if what == Inject::MachineCheck {
+                return qmp.print(MACHINE_CHECK).map(|_| ());
             }
             loop {
                 if has_ended.load(Relaxed) || !qmp.execute("inject-nmi")? {
@@ -199,7 +224,7 @@ fn wait_with_nmis(
         let _ = process.kill();
         let injected = injects
             .join()
-            .map_err(|_| anyhow!("the thread that injects NMIs panicked"))?;
+            .map_err(|_| anyhow!("the thread that injects panicked"))?;
         // An error of a monitor whose machine has ended says nothing.
         match exit {
             Ok(None) => injected.map(|()| None),

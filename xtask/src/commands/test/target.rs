@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::counted;
-use super::guest::Boot;
+use super::guest::{Boot, Inject};
 use super::storm;
 use super::stress::{self, Round};
 use super::tally::Tally;
@@ -56,6 +56,8 @@ enum Kind {
     Counted,
     /// A boot of its own that ends in a fault.
     Fault,
+    /// The same, by a machine check that the host injects.
+    MachineCheck,
 }
 
 /// Which tests are meant.
@@ -187,6 +189,7 @@ fn parse_list(serial: &str) -> Result<Vec<Listed>> {
                 "nmis" => Kind::Nmis,
                 "counted" => Kind::Counted,
                 "fault" => Kind::Fault,
+                "machine-check" => Kind::MachineCheck,
                 _ => bail!("an unknown kind of test: {line}"),
             };
             tests.push(Listed {
@@ -219,7 +222,7 @@ fn boot<'b>(image: &'b Elf, words: &'b str, kind: Kind) -> Boot<'b> {
         limit,
         executed: None,
         plugin: None,
-        nmis: false,
+        inject: (kind == Kind::MachineCheck).then_some(Inject::MachineCheck),
     }
 }
 
@@ -229,7 +232,7 @@ fn with_nmis(image: &Elf, test: &Listed, accel: Accel) -> Result<String> {
     let ended = Boot {
         accel,
         limit: SLOW_LIMIT,
-        nmis: true,
+        inject: Some(Inject::Nmis),
         ..boot(image, &words, test.kind)
     }
     .run()?;
@@ -313,10 +316,9 @@ fn beside_one_cpu(image: &Elf, test: &Listed, boot: &Boot<'_>, one: Round) -> Re
 fn judge(image: &Elf, test: &Listed, boot: &Boot<'_>) -> Result<String> {
     let ended = boot.run()?;
     let report = Symbolizer::new(image).annotate(&ended.serial);
-    let expected = if test.kind == Kind::Fault {
-        GuestExit::Panicked
-    } else {
-        GuestExit::Passed
+    let expected = match test.kind {
+        Kind::Fault | Kind::MachineCheck => GuestExit::Panicked,
+        _ => GuestExit::Passed,
     };
     if ended.exit != Some(expected) {
         return Err(anyhow!("{}", said(ended.exit, &report)));
