@@ -24,6 +24,7 @@ mod ftrace_document;
 mod functions;
 mod history;
 mod hits;
+mod lacking;
 mod media;
 mod new;
 mod new_c;
@@ -276,6 +277,13 @@ const TESTS: &[(&str, Check)] = &[
     ("media_attach", media::attach_to_it),
     ("media_image_without_room", media::image_without_room),
     ("attach_over_a_pty", attach::over_a_pty),
+    ("lacking_cpus", lacking::cpus),
+    ("lacking_command_lines", lacking::command_lines),
+    ("lacking_ram", lacking::ram),
+    (
+        "lacking_cpus_that_never_start",
+        lacking::cpus_that_never_start,
+    ),
 ];
 
 /// Says how a test ended.

@@ -1,12 +1,14 @@
 //! [`Elf`]: what the host needs to know of an image.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
-use object::elf::PT_LOAD;
+use object::elf::{FileHeader64, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, SectionKind};
 use takt_timerlat::stats::Status;
@@ -99,6 +101,28 @@ fn stacks(file: &object::File<'_>) -> Option<Vec<Segment>> {
 
 /// Bytes below each stack that no memory backs.
 const GUARD: u64 = 64 << 10;
+
+/// Where the memory ends that an image takes, by the headers at the beginning of its file; `None` if it is no ELF file.
+///
+/// # Errors
+///
+/// If the file cannot be read.
+pub fn memory_end(path: &Path) -> Result<Option<u64>> {
+    /// Bytes of the file in which its headers lie.
+    const HEADERS: u64 = 4096;
+    let mut head = Vec::new();
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    file.take(HEADERS).read_to_end(&mut head)?;
+    let ends = |header: &FileHeader64<Endianness>| {
+        let endian = header.endian()?;
+        let parts = header.program_headers(endian, &*head)?.iter();
+        let loaded = parts.filter(|it| it.p_type(endian) == PT_LOAD);
+        Ok(loaded
+            .map(|it| it.p_paddr(endian).saturating_add(it.p_memsz(endian)))
+            .max())
+    };
+    Ok(FileHeader64::parse(&*head).and_then(ends).ok().flatten())
+}
 
 impl Elf {
     /// Reads an ELF file for x86-64.

@@ -97,6 +97,7 @@ impl Evidence<'_> {
     pub fn taints(&self) -> Vec<String> {
         let mut taints = Vec::new();
         self.judge_clock(&mut taints);
+        self.judge_cpus(&mut taints);
         for slot in self.results.slot_records() {
             self.judge_slot(&slot, &mut taints);
         }
@@ -110,6 +111,18 @@ impl Evidence<'_> {
         // TCG has no invariant bit, and its TSC is the virtual clock.
         if self.accel == Accel::Kvm && self.results.head.is_some_and(|head| !head.invariant_tsc) {
             taints.push("the TSC is not invariant".into());
+        }
+    }
+
+    fn judge_cpus(&self, taints: &mut Vec<String>) {
+        let asked = u32::from(self.config.smp);
+        if let Some(nr) = self
+            .results
+            .head
+            .map(|head| head.nr_cpus)
+            .filter(|nr| *nr < asked)
+        {
+            taints.push(format!("{nr} of {asked} CPUs have started, see the log"));
         }
     }
 

@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail};
 use super::pin::Pinned;
 use super::{Machine, Qmp, Registers, qmp};
 use takt_base::paths;
+use takt_guest::elf::memory_end;
 
 /// Bytes of a command line that the guest still gets; with a longer one it gets neither that nor the memory map. Found
 /// by trying, with QEMU 7.2.
@@ -67,13 +68,34 @@ fn launch(
     Ok(Process { child })
 }
 
+/// Refuses a machine whose RAM, by these arguments, ends before the image does: QEMU would boot what is not there.
+///
+/// # Errors
+///
+/// Then, and if the image cannot be read. What is no ELF file is for QEMU to refuse.
+fn check_room(image: &Path, arguments: &[OsString]) -> Result<()> {
+    let mut flags = arguments.iter().skip_while(|it| *it != "-m").skip(1);
+    let ram = flags.next().and_then(|it| it.to_str()?.strip_suffix('M'));
+    let Some(ram) = ram.and_then(|it| it.parse::<u64>().ok()) else {
+        return Ok(());
+    };
+    match memory_end(image)? {
+        Some(end) if end > ram << 20 => bail!(
+            "the image {} takes the memory up to {} MiB, and the machine has {ram} MiB",
+            image.display(),
+            end.div_ceil(1 << 20)
+        ),
+        _ => Ok(()),
+    }
+}
+
 impl Process {
     /// Boots a machine, with QEMU's monitor at hand (see [`registers`](Self::registers)). QEMU's own messages go to
     /// `messages`.
     ///
     /// # Errors
     ///
-    /// If QEMU cannot be started, or would not hand over the command line.
+    /// If QEMU cannot be started, or would not hand over the command line, or the machine has too little RAM for the image.
     pub fn start(machine: &Machine, messages: &Path) -> Result<Self> {
         Self::start_with(machine, |arguments| arguments, messages)
     }
@@ -95,6 +117,7 @@ impl Process {
             );
         }
         let mut arguments = change(machine.arguments());
+        check_room(&machine.image, &arguments)?;
         arguments.extend(qmp::ON_STDIO.map(Into::into));
         let monitor = [Stdio::piped(), Stdio::piped()];
         launch(&arguments, machine.is_pinned(), monitor, create(messages)?)
