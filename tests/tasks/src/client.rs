@@ -3,7 +3,9 @@
 use core::arch::asm;
 
 use takt_user::abi::NOTIFICATIONS;
-use takt_user::{Error, Instant, Nanos, Peer, exit, receive, reply, sleep_until, yield_now};
+use takt_user::{
+    Error, Instant, Message, Nanos, Peer, exit, receive, reply, sleep_until, yield_now,
+};
 
 use crate::mix;
 
@@ -12,6 +14,7 @@ const KEEPER: Peer = Peer::new(1);
 const VICTIM: Peer = Peer::new(2);
 const BELL: Peer = Peer::new(3);
 const TEAM_LOW: Peer = Peer::new(5);
+const WATCHED: Peer = Peer::new(6);
 
 /// Ends the task with the line's number unless it holds.
 macro_rules! holds {
@@ -54,6 +57,10 @@ pub(crate) fn run(what: u64) {
             sleep_until(Instant::after(Nanos::from_millis(2)));
             holds!(TEAM_LOW.call([4; 6]) == Err(Error::Dead));
         }
+        18 => on_time(what >> 8),
+        19 => late(SERVER, 450, what >> 8),
+        20 => holds!(is_answered(SERVER.call(ASKED), 7)),
+        21 => late(WATCHED, 440, what >> 8),
         14 => (0..1000).for_each(|line| takt_user::log!("line {line}")),
         8 => time_outs(),
         9 => mix::run(what >> 8),
@@ -81,6 +88,40 @@ pub(crate) fn run(what: u64) {
     }
 }
 
+const ASKED: Message = [9, 10, 11, 12, 13, 14];
+
+/// Whether it is what a server answers whom it knows by this badge.
+fn is_answered(answer: Result<Message, Error>, badge: u64) -> bool {
+    answer
+        == Ok(core::array::from_fn(|place| {
+            ASKED[place] + place as u64 + badge
+        }))
+}
+
+/// Calls the server at each multiple of 200 µs, so many times.
+fn on_time(rounds: u64) {
+    const PERIOD: u64 = 200_000;
+    let now = (Instant::now() - Instant::ZERO).get();
+    let first = now.next_multiple_of(PERIOD);
+    for round in 0..rounds {
+        sleep_until(Instant::ZERO + Nanos::new(first + round * PERIOD));
+        holds!(is_answered(SERVER.call(ASKED), 7));
+    }
+    holds!(SERVER.call([0; 6]).is_ok());
+}
+
+/// Calls a task so many instructions after this time of its life, which ends it or that task about then: says whether it had no answer.
+fn late(peer: Peer, micros: u64, instructions: u64) {
+    sleep_until(Instant::after(Nanos::from_micros(micros)));
+    // SAFETY: counts a register down.
+    unsafe {
+        asm!("test {n}, 1", "jnz 3f", "nop", "nop", "jmp 2f", "3:", "nop", "nop", "2: sub {n}, 2", "jg 2b", n = inout(reg) instructions + 2 => _);
+    }
+    let answer = peer.call(ASKED);
+    holds!(answer == Err(Error::Dead) || is_answered(answer, 2));
+    exit(answer.is_err().into());
+}
+
 fn calls() {
     // What is in `fs` is each task's own.
     let own = 0x5555_0000;
@@ -105,7 +146,7 @@ fn calls() {
 fn rights() {
     holds!(BELL.call([9; 6]) == Err(Error::NoRight));
     holds!(KEEPER.notify(1) == Err(Error::NoRight));
-    holds!(Peer::new(6).call([9; 6]) == Err(Error::NoHandle));
+    holds!(Peer::new(7).call([9; 6]) == Err(Error::NoHandle));
     holds!(Peer::new(u32::MAX).call([9; 6]) == Err(Error::NoHandle));
     holds!(SERVER.notify(NOTIFICATIONS + 1) == Err(Error::InvalidArgument));
     holds!(reply([0; 6]) == Err(Error::NothingToReply));

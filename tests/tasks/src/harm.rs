@@ -16,6 +16,12 @@ const EXECUTE: u64 = 10;
 /// Where the task state segments are.
 const SEGMENTS: usize = FIRST_REGION + 511 * REGION;
 
+/// No task lies there, nor anything else.
+const NOWHERE: usize = 0x7000_0000_0000;
+
+/// A segment that the image's tests put there.
+const ABSENT: u32 = 8 * 31 | 3;
+
 /// In the kernel's image.
 const KERNEL: usize = 0x100_0000;
 
@@ -166,6 +172,41 @@ pub(crate) fn run(which: u64) {
             28 => {
                 // When it was is the address.
                 asm!("rdtsc", "shl rdx, 32", "or rax, rdx", "mov al, [rax]", out("rax") _, out("rdx") _);
+                0
+            }
+            // Those of `exceptions` in the tests of the image.
+            36 => {
+                asm!("int 1");
+                0
+            }
+            37 => {
+                asm!("int 7");
+                0
+            }
+            38 => {
+                asm!("mov ss, {:e}", in(reg) ABSENT);
+                0
+            }
+            39 => {
+                asm!("mov ds, {:e}", in(reg) ABSENT);
+                0
+            }
+            40 => {
+                asm!("int 17");
+                0
+            }
+            41 => {
+                asm!("int 19");
+                0
+            }
+            // An instruction that holds single step's exception up.
+            42 => {
+                asm!("mov {0:e}, ss", "pushfq", "or qword ptr [rsp], 0x100", "popfq", "mov ss, {0:e}", "nop", out(reg) _);
+                0
+            }
+            43 => core::mem::transmute::<usize, extern "C" fn() -> u64>(core::hint::black_box(0))(),
+            44 => {
+                asm!("jmp {}", in(reg) NOWHERE);
                 0
             }
             // Harmless from here on: it has whatever it likes in its registers, is interrupted, calls, and faults only then.

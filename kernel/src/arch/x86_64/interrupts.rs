@@ -3,8 +3,8 @@
 use core::arch::asm;
 use core::cell::UnsafeCell;
 
-use x86_64::VirtAddr;
 use x86_64::structures::idt::{Entry, HandlerFunc, InterruptDescriptorTable};
+use x86_64::{PrivilegeLevel, VirtAddr};
 
 /// First vector of device interrupts. Of a higher class than the timer's (the local APIC serves the highest sixteen
 /// first): a device's interrupt comes before the timers that are still due.
@@ -19,6 +19,9 @@ pub(crate) const EARLY_TIMER_VECTOR: u8 = 0x52;
 pub(crate) const KICK_VECTOR: u8 = 0x51;
 /// The local APIC's spurious interrupt.
 pub(crate) const SPURIOUS_VECTOR: u8 = 0xff;
+
+/// The exception of `int3`.
+const BREAKPOINT: usize = 3;
 
 /// IST index (as the `x86_64` crate counts, from 0) for interrupts: the running thread's frame.
 const IST_IRQ: u16 = 0;
@@ -196,6 +199,10 @@ pub(crate) unsafe fn init_table() {
         let options = unsafe { gate.set_handler_addr(target) };
         // SAFETY: the IST entry is set up by `descriptors::init` before interrupts come.
         unsafe { options.set_stack_index(ist) };
+        // A task's breakpoint is told as what it is.
+        if cfg!(feature = "tasks") && vector == BREAKPOINT {
+            options.set_privilege_level(PrivilegeLevel::Ring3);
+        }
     }
 }
 

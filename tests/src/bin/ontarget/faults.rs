@@ -6,6 +6,7 @@ use core::arch::asm;
 use takt_kernel::sync::Semaphore;
 use takt_kernel::time::{Expiry, Timer, sleep_until};
 use takt_kernel::{irq, preempt};
+use takt_tests::descriptors::{ABSENT, SELECTOR, install};
 use takt_tests::harness::Outcome;
 use takt_tests::worker::{self, after_us, burn, join, spawn};
 use takt_tests::{check, interrupt, target_test};
@@ -65,35 +66,6 @@ fn outer_function() -> u8 {
 #[inline(never)]
 fn inner_function() -> u8 {
     core::hint::black_box(read(NOWHERE)) + 1
-}
-
-/// Slots of the copy of the descriptor table; the last is the test's.
-const NR_DESCRIPTORS: usize = 32;
-/// The selector of that last one.
-pub(crate) const SELECTOR: u64 = 8 * (NR_DESCRIPTORS as u64 - 1);
-/// A segment of writable data that is not present.
-pub(crate) const ABSENT: u64 = 0x12 << 40;
-
-/// Puts a copy of the descriptor table into force that has `descriptor` behind [`SELECTOR`].
-pub(crate) fn install(descriptor: u64) {
-    static mut TABLE: [u64; NR_DESCRIPTORS] = [0; NR_DESCRIPTORS];
-    let mut register = [0u8; 10];
-    // SAFETY: stores the register into `register`.
-    unsafe { asm!("sgdt [{}]", in(reg) &raw mut register) };
-    let [low, high, address @ ..] = register;
-    let old = usize::from_le_bytes(address) as *const u64;
-    let nr = (usize::from(u16::from_le_bytes([low, high])) + 1) / 8;
-    let new = (&raw mut TABLE).cast::<u64>();
-    for i in 0..nr.min(NR_DESCRIPTORS - 1) {
-        // SAFETY: within both tables; the new one is in no one else's use.
-        unsafe { new.add(i).write(old.add(i).read()) };
-    }
-    // SAFETY: its last slot.
-    unsafe { new.add(NR_DESCRIPTORS - 1).write(descriptor) };
-    register[..2].copy_from_slice(&(8 * NR_DESCRIPTORS as u16 - 1).to_le_bytes());
-    register[2..].copy_from_slice(&(new as usize).to_le_bytes());
-    // SAFETY: every selector in use means what it did before.
-    unsafe { asm!("lgdt [{}]", in(reg) &raw const register) };
 }
 
 /// Enters the gate of an exception that ring 0 cannot raise as the CPU would, with its frame and an error code, only

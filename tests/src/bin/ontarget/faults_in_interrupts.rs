@@ -4,10 +4,11 @@
 use core::arch::asm;
 
 use takt_kernel::time::{Expiry, Timer};
+use takt_tests::descriptors::{ABSENT, SELECTOR, install};
 use takt_tests::worker::{after_us, burn};
 use takt_tests::{check, interrupt, target_test};
 
-use crate::faults::{ABSENT, NOWHERE, SELECTOR, deliver, install, recurse};
+use crate::faults::{NOWHERE, deliver, recurse};
 
 /// Declares faults, each with what its report says and the code that provokes it: a function of `cause`, and a test for each
 /// kind of interrupt.

@@ -16,7 +16,7 @@ const SEGMENTS: u64 = 0x80_3fe0_0000;
 /// In the kernel's image.
 const KERNEL: u64 = 0x100_0000;
 
-/// What the victim is told, what becomes of it, and what a page fault is about. QEMU has neither #AC nor #XM nor `icebp`.
+/// What the victim is told, what becomes of it, and what a page fault is about. For #AC, #NM, #NP, #SS, #XM and `icebp` see `exceptions`.
 const HARM: &[(u32, FaultKind, Option<u64>)] = &[
     (0, PageFault, Some(KERNEL)),
     (1, PageFault, Some(KERNEL)),
@@ -35,7 +35,7 @@ const HARM: &[(u32, FaultKind, Option<u64>)] = &[
     (14, GeneralProtection, None),
     (15, GeneralProtection, None),
     (16, GeneralProtection, None),
-    (17, GeneralProtection, None),
+    (17, Breakpoint, None),
     (18, GeneralProtection, None),
     (19, Debug, None),
     // Where the task state segments are.
@@ -46,12 +46,15 @@ const HARM: &[(u32, FaultKind, Option<u64>)] = &[
     (25, Panic, None),
     (26, GeneralProtection, None),
     (27, GeneralProtection, None),
+    // Calls of nothing, and a jump to where nothing is.
+    (43, PageFault, Some(0)),
+    (44, PageFault, Some(0x7000_0000_0000)),
     (32, PageFault, Some(KERNEL)),
     (33, InvalidOpcode, None),
 ];
 
 /// Has the victim do harm, and says how it was stopped.
-fn stopped(what: u32) -> Result<Fault, Failure> {
+pub(crate) fn stopped(what: u32) -> Result<Fault, Failure> {
     stopped_as(VICTIM, what)
 }
 
@@ -83,7 +86,7 @@ target_test! {
             if let Some(address) = address {
                 check_eq!((what, fault.address), (what, address));
             }
-            check!(OWN.contains(&fault.rip) || what == 2 || what == 3, "{what} at {:#x}", fault.rip);
+            check!(OWN.contains(&fault.rip) || matches!(what, 2 | 3 | 43 | 44), "{what} at {:#x}", fault.rip);
         }
         Ok(())
     }

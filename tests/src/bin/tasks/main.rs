@@ -2,8 +2,10 @@
 #![no_std]
 #![no_main]
 
+mod arrivals;
 mod budget;
 mod devices;
+mod exceptions;
 mod fuzz;
 mod harm;
 mod lease;
