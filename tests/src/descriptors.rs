@@ -22,11 +22,13 @@ pub fn install(descriptor: u64) {
     let nr = (usize::from(u16::from_le_bytes([low, high])) + 1) / 8;
     let new = (&raw mut TABLE).cast::<u64>();
     for i in 0..nr.min(NR_DESCRIPTORS - 1) {
-        // SAFETY: within both tables; the new one is in no one else's use.
-        unsafe { new.add(i).write(old.add(i).read()) };
+        // SAFETY: within the table that is in force.
+        let before = unsafe { old.wrapping_add(i).read() };
+        // SAFETY: within the new one, which is in no one else's use.
+        unsafe { new.wrapping_add(i).write(before) };
     }
     // SAFETY: its last slot.
-    unsafe { new.add(NR_DESCRIPTORS - 1).write(descriptor) };
+    unsafe { new.wrapping_add(NR_DESCRIPTORS - 1).write(descriptor) };
     register[..2].copy_from_slice(&(8 * NR_DESCRIPTORS as u16 - 1).to_le_bytes());
     register[2..].copy_from_slice(&(new as usize).to_le_bytes());
     // SAFETY: every selector in use means what it did before.
@@ -43,14 +45,13 @@ pub fn change_gates(vectors: &[usize], change: fn(usize, &mut [u64; 2])) {
     let old = usize::from_le_bytes(address) as *const [u64; 2];
     let new = (&raw mut TABLE).cast::<[u64; 2]>();
     for vector in 0..256 {
-        // SAFETY: within both tables; the new one is in no one else's use.
-        unsafe {
-            let mut gate = old.add(vector).read();
-            if vectors.contains(&vector) {
-                change(vector, &mut gate);
-            }
-            new.add(vector).write(gate);
+        // SAFETY: a table has so many gates.
+        let mut gate = unsafe { old.wrapping_add(vector).read() };
+        if vectors.contains(&vector) {
+            change(vector, &mut gate);
         }
+        // SAFETY: within the table, which is in no one else's use.
+        unsafe { new.wrapping_add(vector).write(gate) };
     }
     register[2..].copy_from_slice(&(new as usize).to_le_bytes());
     // SAFETY: every gate leads where it did, or where the caller wants it to.

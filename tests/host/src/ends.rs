@@ -142,6 +142,34 @@ pub(super) fn ctrl_c_keeps_the_run(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+/// The guest does not outlive a tool that is killed.
+pub(super) fn killed_tool_ends_the_guest(stage: &Stage) -> Result<()> {
+    let dir = stage.dir("killed");
+    let words = [
+        "run", "ends", "-e", "ends", "-o", &dir, "--append", "end=hang",
+    ];
+    let mut child = stage
+        .command(&words)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let ram = format!("takt-{}-", child.id());
+    // Whether QEMU is there, whose memory has this name.
+    let runs = || {
+        let command = |entry: fs::DirEntry| fs::read(entry.path().join("cmdline")).ok();
+        let mut commands = fs::read_dir("/proc")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(command);
+        commands.any(|it| String::from_utf8_lossy(&it).contains(&ram))
+    };
+    wait_until(runs).context("QEMU does not start")?;
+    child.kill()?;
+    child.wait()?;
+    wait_until(|| !runs()).context("QEMU goes on")
+}
+
 fn names(dir: &Path) -> Result<Vec<String>> {
     let names = fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into()));
     names.collect()

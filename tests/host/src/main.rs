@@ -20,6 +20,7 @@ mod documents;
 mod drivers;
 mod early;
 mod ends;
+mod faults;
 mod ftrace_document;
 mod functions;
 mod history;
@@ -150,6 +151,10 @@ const TESTS: &[(&str, Check)] = &[
     ("run_prints_what_is_printable", ends::log_is_printable),
     ("run_has_a_console", console::is_typed_to),
     ("run_is_kept_after_ctrl_c", ends::ctrl_c_keeps_the_run),
+    (
+        "run_ends_with_a_tool_that_is_killed",
+        ends::killed_tool_ends_the_guest,
+    ),
     (
         "run_into_what_cannot_be_written",
         ends::output_that_cannot_be_written,
