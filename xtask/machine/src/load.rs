@@ -81,7 +81,7 @@ impl Facts {
 pub const BOOT: &str = "takt.boot/1";
 
 /// What to do about files of a run that cannot be used.
-const ADVICE: &str = "a run that was changed or cut is none: copy the folder again if it is a copy, else measure again";
+const ADVICE: &str = "a run whose files were cut or contradict each other is none: copy the folder again if it is a copy, else measure again";
 
 /// Reads `run.json` alone: what it says is not checked against the run's other files.
 fn record(dir: &Path) -> Result<RunRecord> {
@@ -114,7 +114,7 @@ fn record(dir: &Path) -> Result<RunRecord> {
 ///
 /// If one is missing, is not what it should be, or they do not belong together.
 pub fn load(dir: &Path) -> Result<Run> {
-    let record = record(dir)?;
+    let mut record = record(dir)?;
     let path = dir.join(HIST);
     let hist = input::read_to_string(&path)
         .with_context(|| format!("cannot read {}", path.display()))
@@ -122,14 +122,14 @@ pub fn load(dir: &Path) -> Result<Run> {
     let columns = csv::columns(&hist, &record.slots)
         .with_context(|| format!("{} is damaged", path.display()))
         .help(ADVICE)?;
-    let distributions = record
+    let (is_edited, distributions) = record
         .check(
             &hist,
             columns
                 .iter()
                 .map(|of_slot| of_slot.each_ref().map(|it| &**it)),
         )
-        .and_then(|()| csv::distributions(&columns, &record.slots))
+        .and_then(|is_edited| Ok((is_edited, csv::distributions(&columns, &record.slots)?)))
         .with_context(|| {
             format!(
                 "{RECORD} and {HIST} in {} do not belong together",
@@ -137,6 +137,13 @@ pub fn load(dir: &Path) -> Result<Run> {
             )
         })
         .help(ADVICE)?;
+    record.is_edited = is_edited;
+    if is_edited {
+        term::note(format_args!(
+            "{RECORD} or {HIST} in {} was changed after the run: the check sum is another one",
+            dir.display()
+        ));
+    }
     Ok(Run {
         record,
         distributions,

@@ -20,6 +20,9 @@ struct Document<'r> {
     config: &'r RunConfig,
     result: &'static str,
     taint: &'r [String],
+    /// Whether the run's files were changed after it; only then it is there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_edited: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     verified: Option<VerifiedRecord>,
     cpus: Vec<Cpu>,
@@ -111,6 +114,7 @@ pub fn write(
         config: &record.config,
         result: record.result.word(),
         taint: &record.taint,
+        is_edited: record.is_edited,
         verified: record.verified,
         cpus: record
             .slots

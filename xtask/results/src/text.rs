@@ -405,6 +405,13 @@ fn verdict(
             record.config.duration()
         )?;
     }
+    if record.is_edited {
+        writeln!(
+            out,
+            "{:<12} run.json or hist.csv was changed after the run: what they say may not be what was measured",
+            "edited"
+        )?;
+    }
     if let Some(it) = record.verified {
         let (verified, all) = (it.verified, it.activations);
         let rest = match (all.saturating_sub(verified), &record.error) {

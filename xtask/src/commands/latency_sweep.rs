@@ -1,6 +1,5 @@
 //! `latency-sweep`: the exact worst case.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -10,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use takt_timerlat::sweep::{SweepBlock, find};
 
 use takt_base::term::{Help, WithHelp};
-use takt_base::{EXIT_ERROR, output, paths, setup, term};
+use takt_base::{EXIT_ERROR, input, output, paths, setup, term};
 use takt_cli::LatencySweep;
 use takt_guest::Elf;
 use takt_guest::signature::Signature;
@@ -62,7 +61,7 @@ pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
             paths::shown(folder.dir())
         ))),
     })?;
-    let document = document::write(folder.plan(), &elf, &measured);
+    let document = document::write(&folder, &elf, &measured);
     let json = output::json_pretty(&document)?;
     output::write_or_nothing(&folder.dir().join(document::FILE), json.as_bytes())?;
     show(flags, &document, folder.dir())
@@ -93,7 +92,7 @@ pub(super) fn whole(elf: &Elf, what: Vec<What>, nr_jobs: Option<u16>) -> Result<
     let all = Shard { index: 0, of: 1 };
     let measured = takt_sweep::run(&folder, elf, jobs(nr_jobs), all, &progress);
     progress.finish();
-    Ok(document::write(folder.plan(), elf, &measured?))
+    Ok(document::write(&folder, elf, &measured?))
 }
 
 /// The folder of an earlier sweep, by its path or by its name in runs/.
@@ -103,7 +102,7 @@ fn named(dir: &Path) -> Result<PathBuf> {
 
 fn load(dir: &Path) -> Result<Document> {
     let file = dir.join(document::FILE);
-    let json = fs::read(&file)
+    let json = input::read(&file)
         .with_context(|| format!("cannot read {}", file.display()))
         .help(match dir.join(folder::SWEEP).is_file() {
             true => "an interrupted sweep has none yet: go on with it by --resume".into(),

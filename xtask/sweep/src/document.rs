@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use takt_tracer::wire;
 
-use super::Plan;
 use super::analysis::{Section, Spread, analyse};
 use super::config::SweepConfig;
 use super::ways::Met;
 use super::work::Measured;
+use super::{Folder, Plan};
 use takt_base::schema;
 use takt_guest::Elf;
 use takt_guest::place::Kind;
@@ -32,6 +32,9 @@ pub struct Document {
     pub schema: String,
     /// Check sum of the document without it, by which one that was edited is known.
     pub sum: u64,
+    /// Files that were changed by hand after they were measured or written, this one among them: what they say was not measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edited: Vec<String>,
     /// What was swept, and how.
     pub config: SweepConfig,
     /// The revision that the image was built from, where that is known.
@@ -137,13 +140,14 @@ pub struct Ranked {
 
 /// Makes the document.
 #[must_use]
-pub fn write(plan: &Plan, elf: &Elf, all: &[Measured]) -> Document {
-    let Plan { config, git, .. } = plan;
+pub fn write(folder: &Folder, elf: &Elf, all: &[Measured]) -> Document {
+    let Plan { config, git, .. } = folder.plan();
     let names = Names::new(elf);
     let results: Vec<_> = all.iter().map(|it| stretch(it, config, &names)).collect();
     let mut document = Document {
         schema: SCHEMA.into(),
         sum: 0,
+        edited: folder.edited(),
         config: config.clone(),
         git: git.clone(),
         sections: rank(&results),
@@ -270,20 +274,19 @@ fn rank(results: &[Stretch]) -> Vec<Ranked> {
 }
 
 impl Document {
-    /// Reads one.
+    /// Reads one. One that was changed by hand names itself among the edited.
     ///
     /// # Errors
     ///
-    /// If it is damaged, was changed, or is of another version.
+    /// If it is damaged or of another version.
     pub fn read(json: &[u8]) -> Result<Self> {
         let value: Value =
             serde_json::from_slice(json).context("it is damaged, or not the result of a sweep")?;
         schema::check(&value, SCHEMA)?;
-        let document: Self = serde_json::from_value(value).context("it is damaged")?;
-        ensure!(
-            document.sum == document.own_sum(),
-            "it was changed: its check sum is another one"
-        );
+        let mut document: Self = serde_json::from_value(value).context("it is damaged")?;
+        if document.sum != document.own_sum() {
+            document.edited.push(FILE.into());
+        }
         Ok(document)
     }
 

@@ -7,7 +7,7 @@
 //! | `path` | the instructions of the stretch, as QEMU executed them |
 //! | `ways` | the ways that arrivals were on, where a stretch has several |
 //! | `parts` | what is measured, in files, so that it can be resumed and merged |
-//! | `sealed` | files that are refused if they were changed |
+//! | `sealed` | files that say whether they were changed |
 //! | `work` | all boots of a sweep, on the host's CPUs |
 //! | [`slurm`] | or on a cluster's nodes |
 //! | `analysis` | alignment, coverage, distribution, sections |

@@ -1,10 +1,11 @@
 //! What is measured, in files: each boot's part is one, written whole or not at all. So a sweep that was killed goes on
 //! where it was, and parts that several machines measured are merged by being put together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path as FilePath, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -19,7 +20,7 @@ use super::sealed;
 use takt_base::input;
 use takt_base::output::write_whole;
 use takt_base::schema;
-use takt_base::term::WithHelp;
+use takt_base::term::{WithHelp, note};
 use takt_guest::Elf;
 use takt_machine::run::folder::{self, IMAGE, SWEEP as PLAN};
 
@@ -69,6 +70,8 @@ impl Plan {
 pub struct Folder {
     dir: PathBuf,
     plan: Plan,
+    /// Files that were read and had been edited.
+    edited: Arc<Mutex<BTreeSet<String>>>,
 }
 
 /// Files of parts by name: where each was found first, and its content.
@@ -110,6 +113,7 @@ impl Folder {
         let folder = Self {
             dir: dir.into(),
             plan,
+            edited: Arc::default(),
         };
         write_whole(&folder.image(), image)?;
         // Last: who finds it finds the rest.
@@ -132,6 +136,7 @@ impl Folder {
         Ok(Self {
             dir: dir.into(),
             plan,
+            edited: Arc::default(),
         })
     }
 
@@ -251,7 +256,25 @@ impl Folder {
 
     fn read<T: DeserializeOwned>(&self, what: &What, path: &FilePath) -> Result<Option<T>> {
         let key = self.key(what);
-        sealed::read(path, |it| it == key)
+        let content = sealed::read(path, |it| it == key)?;
+        Ok(content.map(|content| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let mut edited = self.edited.lock().unwrap_or_else(PoisonError::into_inner);
+            if content.is_edited && edited.insert(name.into_owned()) {
+                note(format_args!(
+                    "{} was changed after it was measured: its check sum is another one",
+                    path.display()
+                ));
+            }
+            content.body
+        }))
+    }
+
+    /// The names of the files that were read so far and had been edited: what they say was not measured.
+    #[must_use]
+    pub fn edited(&self) -> Vec<String> {
+        let edited = self.edited.lock().unwrap_or_else(PoisonError::into_inner);
+        edited.iter().cloned().collect()
     }
 
     fn write(&self, what: &What, path: &FilePath, body: &impl Serialize) -> Result<()> {

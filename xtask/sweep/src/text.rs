@@ -149,6 +149,13 @@ fn coverage(out: &mut String, document: &Document) -> std::fmt::Result {
         step => format!("boundaries, of which one in {step} was asked for (--step)"),
     };
     writeln!(out, "{} {hit} of {swept} {boundaries}", heading("Coverage"))?;
+    if !document.edited.is_empty() {
+        let edited = document.edited.join(", ");
+        writeln!(
+            out,
+            "  edited: {edited}; what was changed by hand was not measured, and the figures may be others"
+        )?;
+    }
     if joined > 0 {
         writeln!(
             out,

@@ -94,6 +94,7 @@ pub fn conclude(
         machine: facts.machine,
         gaps: facts.gaps,
         sum: None,
+        is_edited: false,
     };
     let mut run = Run {
         record,

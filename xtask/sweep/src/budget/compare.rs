@@ -153,7 +153,7 @@ impl Comparison {
     pub fn json(&self, budget: &Budget) -> serde_json::Result<String> {
         let mut document = json!({
             "schema": SCHEMA, "revision": budget.revision, "compiler": budget.compiler,
-            "is_kept": self.is_kept(), "is_of_same": self.is_of_same(),
+            "is_kept": self.is_kept(), "is_of_same": self.is_of_same(), "is_edited": budget.is_edited,
         });
         if let (Some(document), serde_json::Value::Object(found)) =
             (document.as_object_mut(), serde_json::to_value(self)?)
