@@ -4,8 +4,8 @@
 //!
 //! Source: Intel SDM vol. 3A, 9.4.4 (MP initialisation protocol), ACPI 6.4, 5.2.12 (MADT).
 
-use core::arch::global_asm;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::arch::{asm, global_asm};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use spin::Once;
 use takt_kernel::config::{IDLE_STACK_SIZE, MAX_CPUS};
@@ -33,6 +33,11 @@ static STACK_TOP: AtomicU64 = AtomicU64::new(0);
 static MEMORY_TOP: AtomicU64 = AtomicU64::new(0);
 /// Its number.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
+/// How far it is. Whoever changes that from [`WAITED_FOR`] decides whether it runs.
+static PROGRESS: AtomicU8 = AtomicU8::new(GIVEN_UP);
+const WAITED_FOR: u8 = 0;
+const CAME: u8 = 1;
+const GIVEN_UP: u8 = 2;
 
 unsafe extern "C" {
     static ap_trampoline: u8;
@@ -106,12 +111,26 @@ global_asm!(
 
 #[unsafe(link_section = ".text.notrace.ap")]
 extern "C" fn secondary() -> ! {
+    if !decide(CAME) {
+        loop {
+            // SAFETY: nobody counts on it any more. The next INIT has it begin anew.
+            unsafe { asm!("cli", "hlt") };
+        }
+    }
     let (cpu, stack) = (
         NUMBER.load(Relaxed) as usize,
         STACK_TOP.load(Relaxed) as usize,
     );
     // SAFETY: once on each CPU, which came from long mode's entry with interrupts off, on that stack.
     unsafe { boot::secondary(cpu, stack) }
+}
+
+/// Says whether it is this that becomes of the CPU.
+#[inline(always)]
+fn decide(outcome: u8) -> bool {
+    PROGRESS
+        .compare_exchange(WAITED_FOR, outcome, Relaxed, Relaxed)
+        .is_ok()
 }
 
 /// Notes the CPUs that ACPI lists.
@@ -122,8 +141,13 @@ pub(crate) fn set_cpus(cpus: ApicIds) {
 /// Starts CPUs until `wanted` run or there are no more; says how many run. Those that run already go on.
 ///
 /// # Context
-/// A thread of the boot CPU; elsewhere none is started. A CPU that does not come up within 100 ms is passed over.
+/// A thread of the boot CPU that may block; elsewhere none is started. A CPU that does not come up within 100 ms is passed
+/// over, and comes no more.
 pub fn start(wanted: usize) -> u32 {
+    // With waits that fail, a CPU would come up when nobody expects it.
+    if time::sleep(Nanos::ZERO).is_err() {
+        return smp::nr_online();
+    }
     let Some(cpus) = CPUS.get().filter(|_| smp::this_cpu() == 0) else {
         return smp::nr_online();
     };
@@ -179,15 +203,26 @@ fn start_one(number: usize, apic_id: u32) -> bool {
     // SAFETY: ACPI lists the CPU, and it does not run yet.
     unsafe { machine::send_init(apic_id) };
     let _ = time::sleep(Nanos::from_millis(10));
+    PROGRESS.store(WAITED_FOR, Relaxed);
     for _ in 0..2 {
         // SAFETY: it waits since INIT, and at that page is the trampoline, which goes to `boot::secondary`.
         unsafe { machine::send_startup(apic_id, TRAMPOLINE_PAGE) };
         for _ in 0..100 {
-            let _ = time::sleep(Nanos::from_micros(500));
-            if smp::is_online(number) {
+            if comes_online(number) {
                 return true;
             }
         }
     }
-    false
+    if decide(GIVEN_UP) {
+        return false;
+    }
+    // It came at the last moment.
+    while !comes_online(number) {}
+    true
+}
+
+/// Waits a little; says whether the CPU is there.
+fn comes_online(number: usize) -> bool {
+    let _ = time::sleep(Nanos::from_micros(500));
+    smp::is_online(number)
 }

@@ -10,7 +10,7 @@ use takt_kernel::trace::events::sched_switch;
 use takt_kernel::trace::rules::events::set_filter;
 use takt_kernel::{Error, preempt, smp, thread, thread_stack, yield_now};
 use takt_tests::harness::{Failure, PRIORITY};
-use takt_tests::{check, check_eq, target_test};
+use takt_tests::{check, check_eq, interrupt, target_test};
 
 thread_stack!(static STACKS: [16384; 3]);
 
@@ -346,8 +346,15 @@ target_test! {
         Ok(())
     }
 
-    /// A CPU that runs is not started once more: its threads go on.
+    /// CPUs are started by a thread that may block. One that runs is not started once more: its threads go on.
     fn starting_cpus_again(TwoCpus) {
+        // Nothing is begun where it could not be waited for, in a handler or with preemption disabled.
+        interrupt::raise(|| ENDED.store(takt_board::smp::start(2), Relaxed));
+        let guard = preempt::disable();
+        let started = takt_board::smp::start(2);
+        drop(guard);
+        sleep(Nanos::from_millis(20))?;
+        check_eq!((ENDED.load(Relaxed), started, smp::nr_online()), (1, 1, 1));
         two_cpus()?;
         let thread = spawn_on(1, busy, 0)?;
         goes_on(&ROUNDS)?;
