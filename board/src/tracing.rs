@@ -1,5 +1,7 @@
 //! Carries out what the command line and the host set of the tracer ([`Setting`]).
 
+#[cfg(feature = "rules")]
+use takt_kernel::sync::Mutex;
 use takt_kernel::trace::{self, Mode};
 
 use takt_tracer::control::Tracer;
@@ -196,7 +198,7 @@ fn clear() {
 /// Where the words of a filter or trigger are put before it is set: the longest program and the longest text, and more
 /// than a histogram needs.
 #[cfg(feature = "rules")]
-static PROGRAM: spin::Mutex<[u32; PROGRAM_WORDS]> = spin::Mutex::new([0; PROGRAM_WORDS]);
+static PROGRAM: Mutex<[u32; PROGRAM_WORDS]> = Mutex::new([0; PROGRAM_WORDS]);
 #[cfg(feature = "rules")]
 const PROGRAM_WORDS: usize =
     takt_tracer::filter::program::MAX_WORDS + takt_tracer::rules::MAX_TEXT / 4 + 32;
@@ -209,8 +211,8 @@ fn rules(setting: Setting<'_>) -> Result<(), Errno> {
     use takt_tracer::rules::{NewTrigger, ThreadList, UNLIMITED};
 
     let left = |count: Option<u32>| count.map_or(UNLIMITED, u64::from);
-    // One setting at a time is carried out.
-    let mut program = PROGRAM.lock();
+    // One setting at a time is carried out, which may have to wait.
+    let mut program = PROGRAM.lock()?;
     let mut rest = &program[..];
     let mut take = |nr: u32| -> Result<&[u32], Errno> {
         let (words, behind) = rest.split_at_checked(nr as usize).ok_or(Errno::Invalid)?;
@@ -318,7 +320,8 @@ fn functions(setting: Setting<'_>) -> Result<(), Errno> {
         }
         Setting::FunctionCommand(command) => {
             let left = command.count.map_or(UNLIMITED, u64::from);
-            function::set_command(command.ids.iter(), command.action, left)?;
+            let functions = with(Filter::NONE, command.ids);
+            function::set_command(&functions, command.action, left)?;
         }
         Setting::Pids(ids) => function::set_pids(&threads(ids)?)?,
         Setting::FuncStackTrace(on) => function::set_stack_trace(on)?,

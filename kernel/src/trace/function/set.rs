@@ -56,6 +56,11 @@ impl Filter {
             .is_some_and(|word| word >> (id % 64) & 1 != 0)
     }
 
+    /// The ids of those in it.
+    pub(super) fn ids(&self) -> impl Iterator<Item = u32> + Clone {
+        (0..MAX_FUNCTIONS as u32).filter(|id| self.contains(*id as usize))
+    }
+
     /// What is in this set and not in the other.
     #[must_use]
     pub fn without(mut self, other: &Self) -> Self {

@@ -72,7 +72,7 @@ pub fn unregister_function_hook(id: HookId) -> Result<(), Error> {
     apply()
 }
 
-/// Has something done at the entries of the functions with these ids (ftrace: `FUNC:COMMAND:COUNT` in
+/// Has something done at the entries of these functions (ftrace: `FUNC:COMMAND:COUNT` in
 /// `set_ftrace_filter`); with `left` 0 no longer. Those that have such a command keep it. Not for
 /// [`Action::Hist`] and what is about events.
 ///
@@ -82,20 +82,16 @@ pub fn unregister_function_hook(id: HookId) -> Result<(), Error> {
 ///
 /// # Context
 /// As [`start`].
-pub fn set_command(
-    ids: impl Iterator<Item = u32> + Clone,
-    action: Action,
-    left: u64,
-) -> Result<(), Error> {
+pub fn set_command(functions: &Filter, action: Action, left: u64) -> Result<(), Error> {
     if !action.is_for_functions() {
         return Err(Error::InvalidArgument);
     }
     let change = Change::begin()?;
     match left {
         // The last moves into the gap.
-        0 => Text::lock()?.patch(|_| COMMANDS.remove(ids, action)),
+        0 => Text::lock()?.patch(|_| COMMANDS.remove(functions.ids(), action)),
         left => COMMANDS
-            .add(ids, action, left)
+            .add(functions.ids(), action, left)
             .map_err(|_| Error::OutOfResources)?,
     }
     change.end()

@@ -2,8 +2,11 @@
 
 use takt_board::carry_out;
 use takt_kernel::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
+use takt_kernel::machine::Text;
 use takt_kernel::trace::{self, Event, Mode, tracers};
 use takt_kernel::trace_event;
+use takt_tests::harness::PRIORITY;
+use takt_tests::worker::{join, spawn};
 use takt_tests::{check, check_eq, note, target_test};
 use takt_tracer::control::setting::{Errno, Setting};
 use takt_tracer::{event, event_class, wire};
@@ -99,6 +102,25 @@ target_test! {
         check_eq!(set("tracing_cpumask=10000"), Err(Errno::Overflow));
         check_eq!(trace::cpumask(), 0xff);
         check_eq!(set("nothing=1"), Err(Errno::NoEntry));
+        Ok(())
+    }
+}
+
+/// Sets what waits for the right to patch.
+fn sets(_: usize) {
+    if set("event_pid=").is_err() {
+        note!("no list of threads");
+    }
+}
+
+target_test! {
+    /// Of several threads that set something at once, none waits for another that does not run.
+    fn several_threads_set(Shared) {
+        let text = Text::lock()?;
+        // Each preempts the one before, which waits with half of it done.
+        let threads = [spawn(0, PRIORITY + 1, sets, 0)?, spawn(1, PRIORITY + 2, sets, 0)?];
+        drop(text);
+        join(&threads)?;
         Ok(())
     }
 }
