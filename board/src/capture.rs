@@ -52,12 +52,15 @@ static TAKT_LOST_FRAMES: AtomicU32 = AtomicU32::new(0);
 static SEQUENCE: [[AtomicU32; MAX_CPUS]; 2] =
     [const { [const { AtomicU32::new(0) }; MAX_CPUS] }; 2];
 
-/// Looks for the console; says whether what is recorded is handed over. If the capture goes over COM1 it stays there.
+/// Looks for the console, unless another thread is at it; says whether what is recorded is handed over. If the capture goes
+/// over COM1 it stays there.
 pub fn start() -> bool {
-    if has_port() {
+    if is_active() {
         return true;
     }
-    let mut console = CONSOLE.lock();
+    let Some(mut console) = CONSOLE.try_lock() else {
+        return is_active();
+    };
     if console.is_none() {
         // SAFETY: there is none yet, and the lock is held.
         *console = unsafe { Console::find() };

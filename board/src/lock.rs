@@ -1,13 +1,14 @@
 //! [`IrqLock`]: what threads, interrupt handlers and other CPUs change, each alone.
 
-use spin::Mutex;
+use core::fmt;
+
+use spin::{Mutex, Once};
 use takt_kernel::{preempt, proof};
 
 /// A spin lock that is held with interrupts off.
 ///
 /// # Context
 /// Any but NMIs.
-#[derive(Debug)]
 pub struct IrqLock<T>(Mutex<T>);
 
 impl<T> IrqLock<T> {
@@ -33,5 +34,45 @@ impl<T> IrqLock<T> {
         drop(value);
         guard.restore();
         result
+    }
+}
+
+/// Without the value: it would be read for as long as whoever formats it likes, with interrupts on.
+impl<T> fmt::Debug for IrqLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IrqLock").finish_non_exhaustive()
+    }
+}
+
+/// Gives what is set once its value, if it has none. Nobody interrupts that, who would wait for it for ever.
+///
+/// # Context
+/// Any but NMIs.
+pub(crate) fn set_once<T>(once: &Once<T>, value: T) {
+    let guard = preempt::irq_save();
+    once.call_once(|| value);
+    guard.restore();
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use core::fmt;
+    use std::format;
+
+    use super::IrqLock;
+
+    struct Value;
+
+    impl fmt::Debug for Value {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            panic!("read without the lock, or for how long nobody knows")
+        }
+    }
+
+    #[test]
+    fn to_format_a_lock_is_not_to_take_it() {
+        assert_eq!(format!("{:?}", IrqLock::new(Value)), "IrqLock { .. }");
     }
 }

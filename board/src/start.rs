@@ -16,6 +16,7 @@ use crate::cmdline::CommandLine;
 #[cfg(feature = "console")]
 use crate::console;
 use crate::loader::{Loader, NotRam, Protocol};
+use crate::lock::set_once;
 use crate::serial::Serial;
 #[cfg(feature = "settings")]
 use crate::tracing::Stage;
@@ -62,7 +63,7 @@ static IDLE_HOOK: spin::Once<fn()> = spin::Once::new();
 /// Has `hook` called in each CPU's idle thread whenever it is about to halt; may be preempted at any point. One that leaves
 /// interrupts or preemption disabled is a panic.
 pub fn set_idle_hook(hook: fn()) {
-    IDLE_HOOK.call_once(|| hook);
+    set_once(&IDLE_HOOK, hook);
 }
 
 /// What [`boot_time`] gives, in cycles.

@@ -22,6 +22,7 @@ use takt_tracer::wire::line::{
 use takt_tracer::wire::{CHANNEL_LOG, CHANNEL_TRACE, FrameHeader};
 
 use super::TAKT_LOST_FRAMES;
+use crate::lock::set_once;
 use crate::log::TAKT_LOG_DROPPED;
 use crate::machine::TAKT_MACHINE;
 use crate::rtt;
@@ -104,7 +105,7 @@ static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Has the results in `status` sent.
 pub(super) fn show(status: &'static Status) {
-    STATUS.call_once(|| status);
+    set_once(&STATUS, status);
 }
 
 /// Sets the port up and says who sends.

@@ -23,6 +23,7 @@ use takt_timerlat::stats::Status;
 
 use crate::cmdline::CommandLine;
 use crate::loader::{Framebuffer, Kind, Protocol};
+use crate::lock::set_once;
 use crate::serial::Serial;
 use screen::{COLUMNS, Screen, Style};
 
@@ -165,7 +166,7 @@ pub fn watch(status: &'static Status) -> Result<(), Error> {
         return Ok(());
     }
     let thread = Builder::new("console", PRIORITY)?.create(&STACK, run, 0)?;
-    WATCHED.call_once(|| (status, thread));
+    set_once(&WATCHED, (status, thread));
     thread.start()
 }
 
