@@ -142,7 +142,8 @@ pub(crate) fn drain(most: usize, mut deliver: impl FnMut(&[u8]) -> bool) {
         crate::log::pump();
         let (write, read) = (
             channel.write.load(Acquire) as usize,
-            channel.read.load(Relaxed) as usize,
+            // The host may have put anything there.
+            channel.read.load(Relaxed) as usize % UP_SIZE,
         );
         if write == read {
             return;

@@ -116,7 +116,7 @@ pub const WORKLOAD_STACK_SIZE: usize = number(option_env!("TAKT_WORKLOAD_STACK_S
 /// 16 histograms in the status block, of 4 bytes a nanosecond.
 pub const HISTOGRAM_BITS: usize = number(option_env!("TAKT_HISTOGRAM_BITS"), 12);
 
-/// How many log messages can be in the making or wait for room in the log, at most 32: threads that are preempted while they
+/// How many log messages can be in the making or wait for room in the log, a power of two up to 32: threads that are preempted while they
 /// log, and handlers. A message for which there is no buffer is dropped and counted.
 pub const NR_LOG_MESSAGES: usize = number(option_env!("TAKT_NR_LOG_MESSAGES"), 8);
 
@@ -190,8 +190,8 @@ const _: () = assert!(
     "stacks are whole pages"
 );
 const _: () = assert!(
-    NR_LOG_MESSAGES >= 2 && NR_LOG_MESSAGES <= 32,
-    "there is a bit for each, and one for what says how many were dropped"
+    NR_LOG_MESSAGES >= 2 && NR_LOG_MESSAGES <= 32 && NR_LOG_MESSAGES.is_power_of_two(),
+    "there is a bit for each, one for what says how many were dropped, and their numbers wrap"
 );
 const _: () = assert!(
     RTT_UP_SIZE >= 2 && RTT_UP_SIZE <= u32::MAX as usize,

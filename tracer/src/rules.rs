@@ -396,9 +396,12 @@ impl Rules {
         Ok((rule, trigger.ok_or(RuleError::Missing)?))
     }
 
-    /// The rules of an event, or a place for them.
+    /// The rules of an event, or a place for them. None of 0, which is no event: places that are free have it.
     #[inline(never)]
     fn claim(&self, event: u32) -> Result<&Rule, RuleError> {
+        if event == 0 {
+            return Err(RuleError::Unsound);
+        }
         if let Some(rule) = self.find(event) {
             return Ok(rule);
         }

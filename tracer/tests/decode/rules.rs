@@ -113,6 +113,20 @@ fn rules() -> Box<Rules> {
 }
 
 #[test]
+fn event_0_has_no_rules() {
+    let rules = rules();
+    let refused = Err(RuleError::Unsound);
+    assert_eq!(
+        set_filter(&rules, 0, &code("prio < 5"), "prio < 5"),
+        refused
+    );
+    assert_eq!(add(&rules, 0, "traceoff"), refused);
+    // Else whoever is given the place has the filter.
+    assert_eq!(add(&rules, EVENT, "traceoff"), Ok(()));
+    assert!(judge(&rules, &words(1, 9, 0, 0)).is_recorded);
+}
+
+#[test]
 fn triggers_are_read_and_shown() {
     for (text, shown) in [
         ("traceoff", "traceoff:unlimited"),
