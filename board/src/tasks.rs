@@ -87,7 +87,8 @@ pub fn start_all(started: impl FnMut(Thread)) -> Result<(), (usize, Error)> {
 /// of all.
 ///
 /// # Panics
-/// If a task cannot be started, or is to feed the machine's watchdog and there is none that may reset the machine; if one that is waited for did not end with code 0.
+/// If a task cannot be started, or is to feed the machine's watchdog and there is none that may reset the machine; behind the wait, if
+/// one that was waited for did not end with code 0.
 ///
 /// # Context
 /// The main thread, whose priority it lowers.
@@ -114,18 +115,24 @@ pub fn run() {
         panic!("task '{}' does not start: {error:?}", tasks[number].name());
     }
     let _ = thread::current().set_priority(0);
+    let mut failed = None;
     for (number, thread) in threads.iter().enumerate() {
         if packed::until().is_some_and(|until| until != number) {
             continue;
         }
         let _ = thread.join(Instant::NEVER);
-        let name = tasks[number].name();
-        match tasks[number].ended() {
-            Some(Ended::Exited(0)) => {}
-            Some(Ended::Exited(code)) => panic!("task '{name}' ended with {code}"),
-            Some(Ended::Stopped(fault)) => panic!("task '{name}' was stopped: {fault}"),
-            None => panic!("task '{name}' has not ended"),
+        let ended = tasks[number].ended();
+        if !matches!(ended, Some(Ended::Exited(0))) {
+            // All others go on.
+            defmt::error!("task '{=str}' has failed", tasks[number].name());
+            failed = failed.or(Some((tasks[number].name(), ended)));
         }
     }
     watchdog::stop();
+    match failed {
+        None => {}
+        Some((name, Some(Ended::Exited(code)))) => panic!("task '{name}' ended with {code}"),
+        Some((name, Some(Ended::Stopped(fault)))) => panic!("task '{name}' was stopped: {fault}"),
+        Some((name, None)) => panic!("task '{name}' has not ended"),
+    }
 }

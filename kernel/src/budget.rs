@@ -3,7 +3,8 @@
 //! A thread of a task that has a budget is charged to the task's [`Account`] from the switch to it up to the next one. Who waits for
 //! a task's reply lends it the budget with the priority: a task is charged to the account of the most important one that waits for it,
 //! which may have that from another one in turn, all on one CPU. So a task does not run at another one's priority for nothing. What
-//! the kernel does meanwhile is charged as well. The timer comes when nothing is left: `task::overrun`.
+//! the kernel does meanwhile is charged as well, and so is what it does between two lives, or a task that begins anew again and again
+//! would run for nothing. The timer comes when nothing is left: `task::overrun`.
 //!
 //! Source: G. Lipari, G. Lamastra, L. Abeni, "Task Synchronization in Reservation-Based Real-Time Systems", IEEE Transactions on
 //! Computers 53 (12), 2004 (bandwidth inheritance).
@@ -31,19 +32,19 @@ pub(crate) fn task_of(thread: &Tcb) -> Option<&'static Task> {
     (!thread.space.is_null()).then(|| unsafe { Task::of_space(thread.space) })
 }
 
-/// The task's own account, if it has a budget, and its life has begun in ring 3.
+/// The task's own account, if it has a budget, from the first time on that it has come to ring 3.
 #[inline(always)]
 fn own(task: &'static Task) -> Charged {
-    let account = task.account()?;
-    if account.life.load(Relaxed) != task.port.life.load(Relaxed) {
-        return None;
-    }
+    let account = task.account().filter(|it| it.is_open())?;
     Some((account, account.loan.load(Relaxed)))
 }
 
 /// The account that a thread is charged to from now on, if any. One step: who waits for it knows its own, since it has run.
 fn account_of(scheduled: &mut Scheduled, thread: TcbRef) -> Charged {
-    let task = task_of(scheduled.look_at(thread)).filter(|it| it.is_alive())?;
+    let task = task_of(scheduled.look_at(thread))?;
+    if !task.is_alive() {
+        return own(task);
+    }
     let waiter = scheduled.with_kernel(|kernel| task.port.served.first(kernel));
     let lent = waiter.and_then(|it| lent_by(scheduled, it));
     lent.or_else(|| own(task))

@@ -3,7 +3,7 @@
 //! A budget is a deferrable server: it is whole again when a period begins, on a grid of periods that began with the task, and what
 //! was left of the one before is lost. So nothing has to be kept of what was used when, and nothing has to be done when a
 //! period begins but for a task that waits for that. What a task used beyond its budget, until the timer's interrupt was
-//! there, is taken from the next one.
+//! there, or between two of its lives, is taken from the next ones.
 //!
 //! Source: J. K. Strosnider, J. P. Lehoczky, L. Sha, "The Deferrable Server Algorithm for Enhanced Hard Real-Time Aperiodic
 //! Responsiveness in Real-Time Environments", IEEE Transactions on Computers 44 (1), 1995. Its bound: in any time `t` a
@@ -11,6 +11,8 @@
 //! the budget at a period's end and the next one's beginning.
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use super::object::NO_LIFE;
 
 /// A task's account. It changes with interrupts off on the task's CPU only. All times are cycles.
 pub(crate) struct Account {
@@ -25,8 +27,8 @@ pub(crate) struct Account {
     end: AtomicU64,
     /// Rises whenever the task's budget is lent no longer before the reply: who has another number has nothing of it.
     pub(crate) loan: AtomicU32,
-    /// In which life of the task it is charged.
-    pub(crate) life: AtomicU32,
+    /// In which life the task may be throttled, [`NO_LIFE`] before the first one and behind the last. It is charged between lives, too.
+    pub(super) life: AtomicU32,
     /// Whether it was told that nothing is left in this period.
     is_told: AtomicBool,
 }
@@ -40,7 +42,7 @@ impl Account {
             since: AtomicU64::new(0),
             end: AtomicU64::new(0),
             loan: AtomicU32::new(0),
-            life: AtomicU32::new(0),
+            life: AtomicU32::new(NO_LIFE),
             is_told: AtomicBool::new(false),
         }
     }
@@ -53,6 +55,12 @@ impl Account {
             self.left.store(budget as i64, Relaxed);
             self.end.store(now + period, Relaxed);
         }
+    }
+
+    /// Whether the task has come to ring 3, and its thread is not done with it.
+    #[inline(always)]
+    pub(crate) fn is_open(&self) -> bool {
+        self.life.load(Relaxed) != NO_LIFE
     }
 
     /// From now on it is charged. Gives when nothing will be left.
@@ -93,15 +101,18 @@ impl Account {
     #[inline(never)]
     fn renew_at(&self, now: u64) {
         let (end, period) = (self.end.load(Relaxed), self.period.load(Relaxed));
-        let begun = now - (now - end) % period;
+        let nr_begun = (now - end) / period + 1;
+        let begun = end + (nr_begun - 1) * period;
         self.end.store(begun + period, Relaxed);
-        // What it ran before that was of the period before.
+        // What it ran before the first of their beginnings was of the period before, and what was left of that is lost.
         let since = self.since.load(Relaxed);
-        let beyond = self.left.load(Relaxed) - begun.saturating_sub(since) as i64;
-        let is_next = begun == end;
-        let debt = if is_next { beyond.min(0) } else { 0 };
-        self.left
-            .store(self.budget.load(Relaxed) as i64 + debt, Relaxed);
+        let before = end.saturating_sub(since) as i64;
+        let debt = self.left.load(Relaxed).saturating_sub(before).min(0);
+        let used = begun.saturating_sub(since.max(end)) as i64;
+        let budget = self.budget.load(Relaxed) as i64;
+        let given = budget.saturating_mul(nr_begun as i64);
+        let left = debt.saturating_add(given).saturating_sub(used);
+        self.left.store(left.min(budget), Relaxed);
         self.since.store(since.max(begun), Relaxed);
         self.is_told.store(false, Relaxed);
     }

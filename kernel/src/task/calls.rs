@@ -121,10 +121,9 @@ fn stop_at_call(task: &'static Task, frame: &Frame, kind: FaultKind, about: u64)
     /// Bytes of the instruction.
     const SYSCALL: u64 = 2;
     let [rbx, rbp, r12, r13, r14, r15] = frame.message();
-    // Where the call would have gone back to is elsewhere if a fault was in store.
-    let rip = task
-        .take_pending()
-        .map_or_else(|| frame.rip.load(Relaxed), |it| it.1);
+    // Where the call would have gone back to is elsewhere if a fault was in store. One may come in between.
+    let there = frame.rip.load(Relaxed);
+    let rip = task.take_pending().map_or(there, |it| it.1);
     let fault = Fault {
         kind,
         code: 0,

@@ -7,7 +7,7 @@ use takt_abi::{WORDS, fault};
 
 use super::fault::{Ended, Fault};
 use super::frame::Frame;
-use super::object::{MAX_TASKS, Port, Task, all};
+use super::object::{MAX_TASKS, NO_LIFE, Port, Task, all};
 use super::timerlat;
 use crate::arch::ring3;
 use crate::clock::{Instant, Nanos};
@@ -402,6 +402,9 @@ pub(super) fn stop_for(
     task.end(Ended::Stopped(*fault));
     if task.has_others() {
         task.stop_others();
+        // Those that were about to wait do so, and wait no longer.
+        thread::yield_now();
+        task.stop_others();
     }
     let supervisor = task.program.supervisor.and_then(|it| all().get(it));
     let tell = |it: &'static Task| match is_told {
@@ -416,7 +419,9 @@ pub(super) fn stop_for(
     if !is_less_important {
         task.log_fault(thread, fault);
     }
-    let restarts = told.is_some_and(|(port, told)| task.is_to_restart(port, fault, told));
+    let restarts = told.is_some_and(|(port, told)| task.is_to_restart(port, fault, told))
+        // No life has the number that means none.
+        && task.generation() < NO_LIFE - 1;
     if is_less_important {
         task.log_fault(thread, fault);
     }

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use takt_abi::{Error, FaultKind};
 
-use super::object::{Task, all};
+use super::object::{NO_LIFE, Task, all};
 use super::program::{Budget, Overrun};
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::{interrupts, tsc};
@@ -56,6 +56,11 @@ impl Task {
             section.cpu(cpu).watch(true);
         }
         budget::recharge_running(&mut section, cpu, now);
+        // What it ran since its last life may have been all: then it does not come to its first instruction in this period.
+        if let Some(account) = section.cpu(cpu).charged {
+            account.charge(now);
+            timers::insert(&mut section, timers::SLICE, account.exhaustion());
+        }
         section.release();
     }
 
@@ -66,7 +71,13 @@ impl Task {
         }
         let cpu = CpuRef::this();
         let mut section = section::own_thread();
+        if let Some(account) = self.account() {
+            account.life.store(NO_LIFE, Relaxed);
+        }
         budget::recharge_running(&mut section, cpu, tsc::now());
+        // The next life may have another thread.
+        let id = soft_timer::kernels(timer_of(self.number()));
+        timers::cancel(&mut section, id);
         section.cpu(cpu).watch(false);
         self.is_watching.store(false, Relaxed);
         section.leave_quietly();
@@ -91,6 +102,10 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
     }
     let me = TcbRef::current();
     let task = Task::of_account(account);
+    // Between two lives nothing can stop it. It begins the next one with its debt.
+    if account.life.load(Relaxed) != task.port.life.load(Relaxed) {
+        return true;
+    }
     let is_own = core::ptr::eq(&raw const task.space, scheduled.look_at(me).space);
     let is_first = account.tell();
     let what = match is_own {

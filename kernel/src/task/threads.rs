@@ -138,23 +138,25 @@ impl Task {
     }
 
     /// If the task's threads are to stop: the next instructions in ring 3 of all others raise a fault, what they wait for ends, and they
-    /// are as important as this one at least.
+    /// are as important as this one is now at least, until they rest: whoever begins the next life waits for that.
     pub(super) fn stop_others(&'static self) {
         let first = self.first();
         let others = core::iter::once(first).chain(first.further());
         for other in others.filter(|it| !core::ptr::eq(*it, self)) {
             let mut section = section::own_thread();
             // The next life may have begun in between.
-            if !other.is_alive() || !first.group.is_stopping.load(Relaxed) {
+            if !first.group.is_stopping.load(Relaxed) {
                 section.leave_quietly();
                 continue;
             }
             let thread = other.port.thread();
-            other.stop_at_next(thread, FaultKind::Killed);
-            other.unthrottle(&mut section);
-            other.end_wait(&mut section, Refused::Dead);
+            if other.is_alive() {
+                other.stop_at_next(thread, FaultKind::Killed);
+                other.unthrottle(&mut section);
+                other.end_wait(&mut section, Refused::Dead);
+            }
             let (handle, base) = (section.look_at(thread).handle, section.look_at(thread).base);
-            let own = section.look_at(TcbRef::current()).base;
+            let own = section.look_at(TcbRef::current()).prio;
             section.leave();
             if own.is_more_important_than(base) {
                 // It may have ended meanwhile.

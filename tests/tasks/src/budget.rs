@@ -27,6 +27,11 @@ fn now() -> u64 {
     unsafe { _rdtsc() }
 }
 
+fn faults() {
+    // SAFETY: none: it stops the task, which is the test.
+    unsafe { core::arch::asm!("ud2") };
+}
+
 /// Works until then.
 pub(crate) fn work_until(end: Instant) {
     while Instant::now() < end {}
@@ -46,6 +51,9 @@ pub(crate) fn run(what: u64) {
         8 => exit(asks(what >> 8, 0, [4; 6])),
         9 => exit(takes_back(what >> 8)),
         4 => exit(hostile(what >> 8 & 0xff, what >> 16)),
+        // Each life is over as soon as it begins, up to that millisecond.
+        11 if Instant::now() < Instant::from_nanos((what >> 8) * 1_000_000) => faults(),
+        11 => exit(0),
         _ => exit(95),
     }
 }
@@ -83,7 +91,8 @@ fn spent(rounds: u64) -> u64 {
         if Instant::now() - begun < Nanos::from_micros(150) {
             return 2 + 4 * round;
         }
-        // Not the reply to the message before.
+        // The server has done by then, whenever the period began. Not the reply to the message before.
+        sleep_until(begun + Nanos::from_millis(1));
         let answer = SERVER.call([10 + round, 0, 0, 0, 0, 0]);
         if answer.map(|words| words[0]) != Ok(10 + round + 2) {
             return 3 + 4 * round;
@@ -99,7 +108,13 @@ fn ping_pong(millis: u64) -> u64 {
     while Instant::now() < end {
         match SERVER.call([10, 0, 0, 0, 0, 0]) {
             Ok(answer) if answer[0] == 12 => {}
-            Err(Error::BudgetSpent) => nr_spent += 1,
+            Err(Error::BudgetSpent) => {
+                nr_spent += 1;
+                // Each period's calls begin elsewhere, so that the next one ends at another instruction.
+                for _ in 0..nr_spent * 7 {
+                    core::hint::spin_loop();
+                }
+            }
             _ => exit(94),
         }
     }

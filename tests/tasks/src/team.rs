@@ -45,7 +45,7 @@ pub(crate) fn run(what: u64) {
     WHAT.store(what + 1, Relaxed);
     match what {
         TALK => talk(),
-        FAULT_LOW => sleep_until(Instant::NEVER),
+        FAULT_LOW | 9 => sleep_until(Instant::NEVER),
         FAULT_HIGH => {
             // It ends with the thread that is called.
             let _ = HIGH.call([1; 6]);
@@ -95,6 +95,10 @@ fn low(argument: u64) {
     holds_argument(argument, 9);
     match what() {
         FAULT_LOW => fault(),
+        9 => {
+            let _ = receive(0, Instant::NEVER);
+            fault();
+        }
         FAULT_HIGH | FAULT_FIRST => spin(),
         EXIT => {
             COUNT.fetch_add(1, Relaxed);

@@ -130,6 +130,29 @@ target_test! {
 }
 
 target_test! {
+    /// A task that faults as soon as it lives, and begins anew each time, uses its budget by that: a thread beside it keeps its
+    /// deadlines, but for a last life's beginning.
+    fn beginning_anew_evades_no_budget(Alone) {
+        let supervisor = start(WATCHES, SPENDER.0 as u32)?;
+        let before = (overruns(SPENDER), all()[SPENDER.0].generation());
+        let until = (Instant::now() - Instant::ZERO).to_nanos().get() / 1_000_000 + 30;
+        let begun = Instant::now();
+        let spender = start(SPENDER, (until as u32) << 8 | 11)?;
+        // It is above this thread at once.
+        let kept = (Instant::now() - begun).to_nanos();
+        let latest = keep_deadlines(35)?.max(kept);
+        check_eq!(code_of(spender)?, 0);
+        let nr = overruns(SPENDER) - before.0;
+        let lives = all()[SPENDER.0].generation() - before.1;
+        note!("{nr} overruns, {lives} lives, a deadline beside them was {latest:?} late");
+        check!((29..=31).contains(&nr) && lives > 100, "{nr} overruns, {lives} lives");
+        check!(latest <= BUDGET + Nanos::from_micros(50), "{latest:?} late");
+        check_eq!(told(supervisor)?, (nr, FaultKind::InvalidOpcode as u64));
+        Ok(())
+    }
+}
+
+target_test! {
     /// Whatever the server does while the budget ends, dying among it: a thread beside both keeps its deadlines, and no reply goes where
     /// it does not belong.
     fn a_budget_ends_anywhere(Alone) {

@@ -2,6 +2,7 @@
 
 use takt_abi::FaultKind::PageFault;
 use takt_kernel::task::{self, Ended, all};
+use takt_kernel::time::{Instant, Nanos, sleep};
 use takt_tests::harness::{Failure, Outcome, print};
 use takt_tests::{check, check_eq, check_err, note, target_test};
 
@@ -54,6 +55,32 @@ fn faults(task: usize, threads: &[usize], what: u32, restarts: u32) -> Outcome {
         );
     }
     Ok(())
+}
+
+target_test! {
+    /// A thread of low importance that faults is stopped as soon as the task's first one wants that: whoever is more important than
+    /// the one and less than the other does not keep the task from its next life.
+    fn who_is_in_between_keeps_no_task_from_living(Shared) {
+        const MILLIS: u32 = 10;
+        let keeper = start(KEEPER, 1)?;
+        let team = start((TEAM, 23), 9)?;
+        // Its threads wait by then.
+        sleep(Nanos::from_micros(300))?;
+        let client = task::start_on(CLIENT.0, CLIENT.1 << 32 | u64::from(MILLIS << 8 | 40), 0, Some(35))?;
+        client.join(Instant::after(Nanos::from_millis(100)))?;
+        let Some(Ended::Exited(waited)) = all()[CLIENT.0].ended() else {
+            return Err(Failure::new(format_args!("{:?}", all()[CLIENT.0].ended())));
+        };
+        sleep(Nanos::from_micros(300))?;
+        start(CLIENT, 41)?.succeeds()?;
+        let ended = team.end()?;
+        check!(matches!(ended, Ended::Stopped(_)), "{ended:?}");
+        start(CLIENT, 6)?.succeeds()?;
+        keeper.succeeds()?;
+        note!("{waited} ns until the next life");
+        check!(waited < 100_000, "{waited} ns until the next life");
+        Ok(())
+    }
 }
 
 target_test! {
