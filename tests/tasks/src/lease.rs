@@ -385,7 +385,7 @@ fn what_is_refused() {
         holds!(list(0, at) == bad);
     }
     holds!(list(0, data + 4096 - 72) == (Error::TimedOut as u64) << 8);
-    holds!(list(6, data) == (Error::NoHandle as u64) << 8);
+    holds!(list(63, data) == (Error::NoHandle as u64) << 8);
     holds!(list(u64::MAX, data) == (Error::NoHandle as u64) << 8);
     holds!(list(3, data) == (Error::NoRight as u64) << 8);
     holds!(BELL.call_lending([0; 6], [], Instant::NEVER) == Err(Error::NoRight));
