@@ -128,7 +128,8 @@ impl<'e> Names<'e> {
             .find(|frame| !is_of(frame, FOREIGN))
             .or(frames.last())
             .map_or("", |frame| frame.split(" (").next().unwrap_or(""));
-        match short(inner) {
+        // Of assembly there is no function to name but the symbol that the instruction lies behind.
+        match short(inner.split("+0x").next().unwrap_or_default()) {
             inner if inner.is_empty() || inner == symbol => symbol,
             inner => format!("{inner} in {symbol}"),
         }

@@ -57,13 +57,21 @@ pub(super) fn functions(elf: &Elf) -> Result<Functions> {
     let mut counted_to = 0;
     let mut symbols: Vec<_> = file
         .symbols()
-        .filter(|it| it.size() > 0 && elf.is_code(it.address()))
+        .filter(|it| elf.is_code(it.address()) && !it.name().unwrap_or_default().is_empty())
         .collect();
-    symbols.sort_by_key(ObjectSymbol::address);
+    symbols.sort_by_key(|it| (it.address(), std::cmp::Reverse(it.size())));
+    let addresses: Vec<_> = symbols.iter().map(ObjectSymbol::address).collect();
     for symbol in symbols {
+        // Those of assembly have no size: they end where the next one begins.
+        let begin = symbol.address();
+        let next = addresses[addresses.partition_point(|it| *it <= begin)..].first();
+        let length = match symbol.size() {
+            0 => next.map_or(0, |next| next - begin),
+            size => size,
+        };
         // Identical functions may have been made one.
-        let end = symbol.address() + symbol.size();
-        let size = end.saturating_sub(symbol.address().max(counted_to));
+        let end = begin + length;
+        let size = end.saturating_sub(begin.max(counted_to));
         counted_to = counted_to.max(end);
         let name = addr2line::demangle_auto(symbol.name().unwrap_or_default().into(), None);
         if size > 0 {

@@ -91,6 +91,9 @@ pub fn compare(
     found.missing = budget.figures.keys().filter(is_gone).cloned().collect();
     found.functions = moved(&budget.functions, functions, |path| !is_text(path));
     found.sizes = moved(&budget.functions, functions, is_text);
+    // First those whose code is another one: the others only have more of it on their paths.
+    let is_same = |moved: &Moved| !found.sizes.iter().any(|it| it.function == moved.function);
+    found.functions.sort_by_key(is_same);
     found
 }
 
@@ -173,34 +176,14 @@ impl Comparison {
     }
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
-        for (what, changes) in [("grew", &self.grown), ("shrank", &self.shrunk)] {
-            if changes.is_empty() {
-                continue;
-            }
-            let names = changes.iter().map(|change| change.name.len());
-            let width = names.max().unwrap_or(0).max(8);
-            writeln!(
-                out,
-                "{:width$} {:>9} {:>9} {:>7}",
-                what, "budget", "now", "by"
-            )?;
-            for change in changes {
-                writeln!(
-                    out,
-                    "{:width$} {:>9} {:>9} {:>+7}",
-                    change.name,
-                    change.budget,
-                    change.now,
-                    change.by()
-                )?;
-            }
-            writeln!(out)?;
-        }
         for (what, moved) in [
             ("instructions by function", &self.functions),
             ("bytes by function", &self.sizes),
         ] {
             write_moved(out, what, moved)?;
+        }
+        for (what, changes) in [("grew", &self.grown), ("shrank", &self.shrunk)] {
+            write_changes(out, what, changes)?;
         }
         for (what, names) in [
             ("without a budget", &self.unknown),
@@ -218,6 +201,53 @@ impl Comparison {
             self.shrunk.len()
         )
     }
+}
+
+/// Figures that moved by as much as each other are one row if there are more than this.
+const NR_ALIKE: usize = 3;
+
+/// The figures that moved. What one function has more is in all that it is part of: figures that moved alike are one row, with the
+/// first of them.
+fn write_changes(out: &mut String, what: &str, changes: &[Change]) -> std::fmt::Result {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let mut alike: BTreeMap<i128, Vec<&Change>> = BTreeMap::new();
+    for change in changes {
+        alike.entry(change.by()).or_default().push(change);
+    }
+    let mut groups: Vec<_> = alike.into_values().collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group[0].by().abs()));
+    let names = changes.iter().map(|change| change.name.len());
+    let width = names.max().unwrap_or(0).max(8);
+    writeln!(
+        out,
+        "{what:width$} {:>9} {:>9} {:>7}",
+        "budget", "now", "by"
+    )?;
+    for group in groups {
+        let shown = if group.len() > NR_ALIKE {
+            1
+        } else {
+            group.len()
+        };
+        for (number, change) in group[..shown].iter().enumerate() {
+            let more = match group.len() - shown {
+                0 => String::new(),
+                more => format!("  and {more} more by as much"),
+            };
+            let more = if number == 0 { more } else { String::new() };
+            writeln!(
+                out,
+                "{:width$} {:>9} {:>9} {:>+7}{more}",
+                change.name,
+                change.budget,
+                change.now,
+                change.by()
+            )?;
+        }
+    }
+    writeln!(out)
 }
 
 /// Rows of a table of functions.
@@ -309,6 +339,34 @@ mod tests {
         assert!(found.text().contains(
             "instructions by function\n     +2  new  of b\n     +1  wake  of b and 1 more\n"
         ));
+    }
+
+    /// As when the stub of an interrupt has an instruction more: it is named first, and the figures are a row.
+    #[test]
+    fn what_was_changed_comes_first_and_what_follows_from_it_is_folded() {
+        let names: Vec<_> = (0..50)
+            .map(|nr| format!("sweep.{nr:02}.thread.max"))
+            .collect();
+        let of = |value| names.iter().map(|name| (name.clone(), value)).collect();
+        let functions = |wake, stub, bytes| {
+            BTreeMap::from([
+                (
+                    "b".into(),
+                    named(&[("wake", wake), ("takt_irq_timer", stub)]),
+                ),
+                ("bench.x-text".into(), named(&[("takt_irq_timer", bytes)])),
+            ])
+        };
+        let budget = Budget::new("r".into(), "c".into(), of(200), functions(5, 10, 40));
+        let found = compare(&budget, &of(201), &functions(7, 11, 41));
+        let text = found.text();
+        let expected = "instructions by function\n     +1  takt_irq_timer  of b\n     +2  wake  of b\n\n\
+                        bytes by function\n     +1  takt_irq_timer  of bench.x-text\n\n\
+                        grew                   budget       now      by\n\
+                        sweep.00.thread.max       200       201      +1  and 49 more by as much\n\n\
+                        budget: 50 of 50 figures grew, 0 shrank\n";
+        assert_eq!(text, expected);
+        assert_eq!(found.grown.len(), 50);
     }
 
     #[test]
