@@ -6,6 +6,7 @@
 //! Results go to stdout, progress and errors to stderr. Exit codes: 0 passed, 1 error, 2 a
 //! threshold was hit, 3 tainted, 130 interrupted.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![deny(
     clippy::print_stdout,
     clippy::print_stderr,

@@ -7,6 +7,7 @@
 //! behind a generic parameter, by which it would be compiled with the command that calls it.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![deny(
     clippy::print_stdout,
     clippy::print_stderr,

@@ -6,6 +6,7 @@
 //! | [`receiver`] | what the frames say, without a line: who sends, results, trace and log, what was lost |
 //! | [`session`] | watching the line from the first byte to the end |
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![deny(
     clippy::print_stdout,
     clippy::print_stderr,

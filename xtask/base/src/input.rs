@@ -16,7 +16,7 @@ const MAX: u64 = 1 << 30;
 /// # Errors
 ///
 /// If it cannot be opened, or is a pipe, a device, a folder.
-pub fn open(path: &Path) -> io::Result<File> {
+pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
         // Opening a pipe would wait for whoever writes to it. To ordinary files this means nothing.
@@ -33,7 +33,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 ///
 /// As [`open`], and if it cannot be read or is larger than 1 GiB.
-pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX {
@@ -47,7 +47,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 ///
 /// As [`read`], and if it is no UTF-8.
-pub fn read_to_string(path: &Path) -> io::Result<String> {
+pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
     String::from_utf8(read(path)?)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }

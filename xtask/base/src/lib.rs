@@ -10,6 +10,7 @@
 //! | [`setup`] | what the machine must have: `doctor`, installing QEMU |
 //! | [`term`] | the terminal: errors with advice, notes, what a guest has written |
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![deny(
     clippy::print_stdout,
     clippy::print_stderr,

@@ -6,6 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use crate::input;
+
 /// The top folder of Takt's own sources. `cargo run` says where this package is; when the binary is called directly, or by
 /// the cargo of another package, it is where it was built.
 #[must_use]
@@ -161,7 +163,7 @@ pub fn passing_mark() -> String {
 fn machine() -> &'static str {
     static NAME: OnceLock<String> = OnceLock::new();
     NAME.get_or_init(|| {
-        let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let name = input::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         name.trim().replace('/', "_")
     })
 }

@@ -1,7 +1,7 @@
 //! What Linux runs: an initramfs of our `init.sh`, busybox, and cyclictest with the libraries that it needs.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -69,7 +69,7 @@ fn read(root: &Path, places: &[impl AsRef<Path>], name: &str) -> Result<Vec<u8>>
         .filter_map(|place| root.join(place).canonicalize().ok())
         .find(|path| path.starts_with(&root))
         .with_context(|| format!("none of the packages has {name}"))
-        .and_then(|path| Ok(fs::read(path)?))
+        .and_then(|path| Ok(takt_base::input::read(path)?))
 }
 
 /// Adds the loader and the libraries that a program needs, and those that they need.
@@ -172,6 +172,7 @@ fn write_archive<W: Write>(mut archive: W, files: &Files) -> std::io::Result<W> 
 mod tests {
     use super::*;
     use cpio::newc::Reader;
+    use std::fs;
 
     #[test]
     fn linux_gets_folders_before_what_is_in_them() {

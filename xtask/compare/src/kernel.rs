@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::packages::Package;
+use takt_base::input;
 use takt_base::setup;
 use takt_base::tool;
 
@@ -57,9 +58,9 @@ impl Kernel {
             bail!("{} holds no kernel", of_package());
         };
         let config =
-            fs::read_to_string(config).context("cannot read the kernel's configuration")?;
+            input::read_to_string(config).context("cannot read the kernel's configuration")?;
         check(&config).with_context(of_package)?;
-        let image = fs::read(image).context("cannot read the kernel")?;
+        let image = input::read(image).context("cannot read the kernel")?;
         let elf = dir.join("vmlinux");
         decompress(payload(&image)?, &elf, may_install).with_context(of_package)?;
         Ok(Self { elf, config })

@@ -30,6 +30,7 @@
 //! A guest is stuck if neither its ticks nor its output change while QEMU computes for a minute, or if QEMU does not
 //! compute; and one whose time goes far beyond what was asked for is ended too. So a slow host is no reason to end it.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![deny(
     clippy::print_stdout,
     clippy::print_stderr,

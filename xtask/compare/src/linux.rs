@@ -14,6 +14,7 @@ use super::machine::LinuxMachine;
 use super::packages::{self, Packages};
 use super::watch::Watcher;
 use super::{PRIORITY, Settings, cyclictest, initramfs, timerlat};
+use takt_base::input;
 use takt_base::term::WithHelp;
 use takt_base::tool;
 use takt_guest::Ram;
@@ -141,7 +142,7 @@ fn read(machine: &LinuxMachine) -> Result<Measured> {
     // Its files are there now.
     let _ = fs::remove_file(archive);
     let text = |name: &str| {
-        let bytes = fs::read(dir.join(name)).with_context(|| format!("Linux sent no {name}"))?;
+        let bytes = input::read(dir.join(name)).with_context(|| format!("Linux sent no {name}"))?;
         anyhow::Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
     let samples = timerlat::parse(&text("timerlat-trace.txt")?).context("timerlat's trace")?;
@@ -176,7 +177,7 @@ fn read(machine: &LinuxMachine) -> Result<Measured> {
 
 /// The line by which the kernel says what it is.
 fn version(console: &Path) -> String {
-    let bytes = fs::read(console).unwrap_or_default();
+    let bytes = input::read(console).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let line = text
         .lines()

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::apt::{Apt, Stanza};
+use takt_base::input;
 use takt_base::output;
 use takt_base::paths::which;
 use takt_base::term::{WithHelp, note};
@@ -82,7 +83,7 @@ impl Packages {
 
     /// What is in `dir`, if it is all there.
     fn kept(dir: &Path, kernel: Option<&Package>) -> Result<Option<Self>> {
-        if let Ok(text) = fs::read_to_string(dir.join(MANIFEST)) {
+        if let Ok(text) = input::read_to_string(dir.join(MANIFEST)) {
             let packages: Self = serde_json::from_str(&text)
                 .with_context(|| format!("{MANIFEST} is damaged"))
                 .help(format!("remove {}; it is fetched again", dir.display()))?;

@@ -244,7 +244,7 @@ impl<'w> Watcher<'w> {
     }
 
     fn console(&self) -> Console {
-        let bytes = fs::read(self.machine.console()).unwrap_or_default();
+        let bytes = takt_base::input::read(self.machine.console()).unwrap_or_default();
         Console::read(&String::from_utf8_lossy(&bytes))
     }
 
@@ -300,7 +300,7 @@ pub fn expected_ns(machine: &LinuxMachine) -> u64 {
 
 /// The time for which a process has computed. Zero if it is gone.
 fn cpu_time(pid: u32) -> Duration {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = takt_base::input::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     Duration::from_millis(cpu_ticks(&stat).unwrap_or(0) * 10)
 }
 

@@ -1,7 +1,6 @@
 //! [`Elf`]: what the host needs to know of an image.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -111,7 +110,7 @@ pub fn memory_end(path: &Path) -> Result<Option<u64>> {
     /// Bytes of the file in which its headers lie.
     const HEADERS: u64 = 4096;
     let mut head = Vec::new();
-    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let file = input::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     file.take(HEADERS).read_to_end(&mut head)?;
     let ends = |header: &FileHeader64<Endianness>| {
         let endian = header.endian()?;

@@ -50,7 +50,7 @@ impl FrameReader<Box<dyn Read>> {
     ///
     /// If it is there and cannot be opened.
     pub fn open(path: &std::path::Path) -> io::Result<Self> {
-        let input: Box<dyn Read> = match std::fs::File::open(path) {
+        let input: Box<dyn Read> = match takt_base::input::open(path) {
             Ok(file) => Box::new(io::BufReader::with_capacity(1 << 16, file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Box::new(io::empty()),
             Err(error) => return Err(error),

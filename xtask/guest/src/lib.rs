@@ -15,6 +15,7 @@
 //! | [`words`], [`options`], [`syntax`] | what a user types: the kernel's command line, `trace_options`, `tracefs shell` |
 //! | [`disassembly`], [`place`] | instructions: as text, and where they stand |
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod disassembly;
 pub mod elf;

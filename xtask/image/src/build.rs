@@ -23,6 +23,7 @@ use console::Term;
 
 use super::lean::{self, Kept};
 use super::tasks;
+use takt_base::input;
 use takt_base::term::{WithHelp, write_stderr};
 use takt_base::{output, paths};
 use takt_guest::words;
@@ -125,7 +126,7 @@ fn remaps_by_file() -> Result<Vec<String>> {
     let text = flags.join("\n");
     let _alone = WRITING.lock();
     // Once, and not for each image.
-    if fs::read(&file).is_ok_and(|there| there == text.as_bytes()) {
+    if input::read(&file).is_ok_and(|there| there == text.as_bytes()) {
         return Ok(vec![flag]);
     }
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;

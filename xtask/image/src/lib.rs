@@ -1,5 +1,6 @@
 //! The kernel image: building it, and what real machines boot it from.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![deny(
     clippy::print_stdout,
     clippy::print_stderr,

@@ -12,6 +12,7 @@
 //! | [`osnoise`] | what interrupts a thread that computes |
 //! | [`counted`] | what a run executed, counted from outside |
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![deny(
     clippy::print_stdout,
     clippy::print_stderr,

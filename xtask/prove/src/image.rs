@@ -63,8 +63,8 @@ impl Image {
     ///
     /// If it cannot be read, is not an ELF file for x86-64, or has no symbols.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let bytes =
-            std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let bytes = takt_base::input::read(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
         Self::parse(bytes).with_context(|| format!("{} cannot be analysed", path.display()))
     }
 

@@ -27,6 +27,7 @@
 //! * A store to an address that is not known may be to each frame of which an address has left the registers and words that
 //!   are followed. What was read or written by a pointer shows that it is not null.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod calls;
 mod cost;

@@ -1,11 +1,11 @@
 //! The scale curves of `cargo xtask bench --json`: rows whose names end in a number of things, as in `pick-250`.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
+use takt_base::input;
 use takt_base::schema;
 
 /// Schema that is read.
@@ -41,7 +41,7 @@ impl Bench {
     /// If it cannot be read or is not one of `cargo xtask bench --json`.
     pub fn read(path: &Path) -> Result<Self> {
         let cannot = || format!("cannot read {}", path.display());
-        let text = fs::read_to_string(path).with_context(cannot)?;
+        let text = input::read_to_string(path).with_context(cannot)?;
         let document: Value = serde_json::from_str(&text).with_context(cannot)?;
         schema::check(&document, SCHEMA).with_context(|| {
             format!(

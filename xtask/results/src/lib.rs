@@ -10,6 +10,7 @@
 //! | [`source`], [`mod@bench`] | what the page is made of |
 //! | [`stats`] | how far distributions are apart, and the statistical test of runs |
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![deny(
     clippy::print_stdout,
     clippy::print_stderr,

@@ -202,7 +202,7 @@ fn machine(out: &mut String, record: &RunRecord, dir: &Path) -> std::fmt::Result
     line("revision", record.git.clone())?;
     line("kernel args", record.kernel_cmdline.clone())?;
     // To be repeated in the run folder.
-    if let Ok(command) = input::read_to_string(&dir.join(CMDLINE)) {
+    if let Ok(command) = input::read_to_string(dir.join(CMDLINE)) {
         line("command", command.trim_end().into())?;
     }
     line("built in", format!("{:.1} s", record.timing.build_s))?;

@@ -4,18 +4,19 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use std::{fs, process};
 
 use anyhow::{Context, Result, bail};
 use console::style;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
+use takt_base::input;
 use takt_base::output;
 use takt_base::paths::{self, cargo};
 
@@ -274,7 +275,7 @@ fn wait_for_end(child: &Child) -> rustix::io::Result<()> {
 
 /// How long CPUs have worked for a process and for all those that it has waited for, if Linux says so (`proc_pid_stat(5)`).
 fn cpu_time(process: u32) -> Option<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let stat = input::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name in front may have anything in it. utime, stime, cutime and cstime are the fields 14 to 17.
     let (_, fields) = stat.rsplit_once(')')?;
     let times = fields.split_ascii_whitespace().skip(11).take(4);

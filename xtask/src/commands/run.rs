@@ -88,7 +88,7 @@ pub(super) fn run(flags: &Run) -> Result<ExitCode> {
 /// Prints what the guest has left. What cannot be read does not keep the rest from being printed.
 pub(super) fn show(elf: &Elf, dir: &Path, has_seen_serial: bool) -> Result<()> {
     let serial = || {
-        let serial = input::read(&dir.join(folder::SERIAL)).unwrap_or_default();
+        let serial = input::read(dir.join(folder::SERIAL)).unwrap_or_default();
         let serial = term::printable(&serial);
         if has_seen_serial || serial.trim().is_empty() {
             return Ok(ExitCode::SUCCESS);

@@ -1,7 +1,6 @@
 //! One boot of the image, and its block of results.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::BufReader;
 use std::mem::offset_of;
 use std::path::Path as FilePath;
@@ -14,6 +13,7 @@ use takt_timerlat::sweep::{Arrival, ROOM, SweepBlock, SweepState, VERSION};
 
 use super::config::{SweepConfig, What};
 use super::path::{Marks, Path};
+use takt_base::input;
 use takt_base::paths;
 use takt_base::term::WithHelp;
 use takt_guest::Elf;
@@ -83,7 +83,7 @@ impl Booter<'_> {
         let log = scratch.path().join("executed");
         let logged = |arguments| marks.logged(arguments, self.qemu, &log);
         let results = self.boot(scratch.path(), what, first, count, logged, &|_| {})?;
-        let file = File::open(&log).context("QEMU has not logged what it executed")?;
+        let file = input::open(&log).context("QEMU has not logged what it executed")?;
         let path = marks.read(BufReader::with_capacity(1 << 20, file), |ip| {
             self.elf.code_at(ip)
         })?;

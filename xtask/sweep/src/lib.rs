@@ -22,6 +22,7 @@
 //! has to be the one that the path has there: so it is shown, not assumed, that all arrivals met the same path. Where a
 //! stretch has several ways, runs of the first kind with an arrival tell those.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![deny(
     clippy::print_stdout,
     clippy::print_stderr,

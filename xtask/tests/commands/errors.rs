@@ -2,6 +2,7 @@
 //! leaves nothing behind.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -348,6 +349,58 @@ fn every_command_takes_a_full_disk_and_a_closed_pipe() {
     }
 }
 
+/// What never comes to an end when it is read.
+const ENDLESS: [&str; 2] = ["pipe", "device"];
+
+fn put(endless: &str, path: &Path) {
+    match endless {
+        "pipe" => {
+            let made = Command::new("mkfifo").arg(path).status();
+            assert!(made.unwrap().success());
+        }
+        _ => std::os::unix::fs::symlink("/dev/zero", path).unwrap(),
+    }
+}
+
+/// `xtask`, which is killed if it waits.
+fn within_time(stage: &Stage, args: &[&str]) -> Done {
+    let xtask = stage.xtask("", args);
+    let mut command = Command::new("timeout");
+    command
+        .arg("20")
+        .arg(xtask.get_program())
+        .args(xtask.get_args())
+        .envs(
+            xtask
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .current_dir(stage.path(""));
+    Done::of(command.output().unwrap())
+}
+
+#[test]
+fn what_has_no_end_is_refused_whichever_flag_names_it() {
+    let stage = Stage::new();
+    stage.run("pass", &["-d", "10ms"]).code(0);
+    for endless in ENDLESS {
+        put(endless, &stage.path(endless));
+        for words in [
+            "latency-run --image",
+            "cyclictest --image",
+            "run --image",
+            "latency-sweep --image",
+            "run --manifest",
+            "report run --bench",
+        ] {
+            let args: Vec<_> = words.split(' ').chain([endless]).collect();
+            within_time(&stage, &args)
+                .code(1)
+                .complains("it is no ordinary file");
+        }
+    }
+}
+
 #[test]
 fn what_has_no_end_in_a_run_folder_is_refused() {
     let stage = Stage::new();
@@ -364,26 +417,10 @@ fn what_has_no_end_in_a_run_folder_is_refused() {
     ] {
         let path = stage.path("run").join(file);
         let kept = fs::read(&path).unwrap();
-        for endless in ["pipe", "device"] {
+        for endless in ENDLESS {
             fs::remove_file(&path).unwrap();
-            match endless {
-                "pipe" => assert!(
-                    Command::new("mkfifo")
-                        .arg(&path)
-                        .status()
-                        .unwrap()
-                        .success()
-                ),
-                _ => std::os::unix::fs::symlink("/dev/zero", &path).unwrap(),
-            }
-            let mut command = Command::new("timeout");
-            let xtask = stage.xtask("", args);
-            command
-                .arg("20")
-                .arg(xtask.get_program())
-                .args(xtask.get_args());
-            let done = Done::of(command.current_dir(stage.path("")).output().unwrap());
-            done.code(1).complains(why);
+            put(endless, &path);
+            within_time(&stage, args).code(1).complains(why);
         }
         fs::remove_file(&path).unwrap();
         fs::write(&path, kept).unwrap();

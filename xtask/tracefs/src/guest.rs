@@ -15,6 +15,7 @@ use takt_tracer::control::{ControlBlock, ControlView};
 use takt_tracer::rules::{MAX_HISTS, Rules, RulesView};
 
 use super::errno;
+use takt_base::input;
 use takt_base::paths;
 use takt_guest::Elf;
 use takt_guest::Ram;
@@ -168,7 +169,7 @@ impl Guest {
             return String::new();
         };
         let path = folder.path().join(takt_machine::run::folder::MESSAGES);
-        match std::fs::read_to_string(path) {
+        match input::read_to_string(path) {
             Ok(text) if !text.trim().is_empty() => format!("; QEMU says: {}", text.trim()),
             _ => String::new(),
         }

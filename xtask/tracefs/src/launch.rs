@@ -14,6 +14,7 @@ use takt_timerlat::config::{Config, CpuMask, Load, Workload};
 use takt_tracer::control::gate;
 
 use super::guest::{Guest, Owner};
+use takt_base::input;
 use takt_base::paths;
 use takt_base::setup;
 use takt_base::term::WithHelp;
@@ -139,7 +140,7 @@ fn workload(smp: u8, load: Load) -> Config {
 /// If there is none of that name, or more than one.
 pub fn attach(run: &Path) -> Result<Guest> {
     let dir = find(run)?;
-    let live: Live = serde_json::from_slice(&fs::read(dir.join(LIVE))?)
+    let live: Live = serde_json::from_slice(&input::read(dir.join(LIVE))?)
         .with_context(|| format!("{} cannot be read", dir.join(LIVE).display()))?;
     let ram = PathBuf::from(format!("/proc/{}/fd/{}", live.pid, live.ram_fd));
     let ram = Ram::open(&ram).with_context(|| {

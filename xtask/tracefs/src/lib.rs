@@ -22,6 +22,7 @@
 //! Reading takes nothing from the guest and costs it nothing: what a pipe has read is remembered here. Settings are
 //! carried out by a thread of the guest, which is there only if the guest was started for it.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![deny(
     clippy::print_stdout,
     clippy::print_stderr,

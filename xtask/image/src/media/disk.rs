@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 
+use takt_base::input;
 use takt_base::term::WithHelp;
 
 /// Bytes of a sector, whatever the disk's own are.
@@ -130,7 +131,7 @@ impl Disk {
                 there.with_file_name(whole).display()
             ));
         }
-        let text = |file: &str| fs::read_to_string(dir.join(file)).unwrap_or_default();
+        let text = |file: &str| input::read_to_string(dir.join(file)).unwrap_or_default();
         let words = format!("{} {}", text("device/vendor"), text("device/model"));
         let model = words.split_whitespace().collect::<Vec<_>>().join(" ");
         Ok(Self {
@@ -229,7 +230,7 @@ fn list(texts: &[String], none: &str) -> String {
 
 /// Bytes of the disk, or the part of one, at `dir`.
 fn size(dir: &Path) -> u64 {
-    let text = fs::read_to_string(dir.join("size")).unwrap_or_default();
+    let text = input::read_to_string(dir.join("size")).unwrap_or_default();
     let sectors: u64 = text.trim().parse().unwrap_or(0);
     sectors.saturating_mul(SECTOR)
 }
@@ -246,7 +247,7 @@ fn partitions(dir: &Path) -> Result<Vec<PathBuf>> {
 /// Name, size and label of a part of a disk.
 fn label(part: &Path) -> String {
     let name = part.file_name().unwrap_or_default().to_string_lossy();
-    let told = fs::read_to_string(part.join("uevent")).unwrap_or_default();
+    let told = input::read_to_string(part.join("uevent")).unwrap_or_default();
     let label = told.lines().find_map(|line| line.strip_prefix("PARTNAME="));
     let label = label.map_or_else(String::new, |label| format!(" \"{label}\""));
     format!("{name} {:.1} GB{label}", size(part) as f64 / 1e9)
@@ -255,7 +256,7 @@ fn label(part: &Path) -> String {
 /// What the disk at `dir`, or a part of it, is used for.
 fn uses(dir: &Path, system: &System) -> Result<Vec<(String, String)>> {
     let read = |file: &Path| {
-        fs::read_to_string(file)
+        input::read_to_string(file)
             .with_context(|| format!("cannot see what is in use: {}", file.display()))
     };
     let (mounts, swaps) = (read(&system.mounts)?, read(&system.swaps)?);
@@ -266,7 +267,7 @@ fn uses(dir: &Path, system: &System) -> Result<Vec<(String, String)>> {
     for part in parts {
         let name = part.file_name().unwrap_or_default().to_string_lossy();
         let device = format!("/dev/{name}");
-        let number = fs::read_to_string(part.join("dev")).unwrap_or_default();
+        let number = input::read_to_string(part.join("dev")).unwrap_or_default();
         for (of, source, point) in mounts.lines().filter_map(mount) {
             if of == number.trim() || source == device {
                 uses.push((device.clone(), format!("mounted on {}", unescape(point))));

@@ -1,11 +1,11 @@
 //! An ISO file that boots as CD and as USB stick, by BIOS and by UEFI.
 
-use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result, anyhow};
 
 use super::{Contents, grub};
+use takt_base::input;
 use takt_base::setup::GrubTools;
 use takt_base::term::WithHelp;
 use takt_base::tool;
@@ -40,7 +40,7 @@ pub fn make(contents: &Contents, tools: &GrubTools) -> Result<Vec<u8>> {
         .arg(&root)
         .args(["--", "-volid", "TAKT"]);
     let said = tool::output(&mut mkrescue).context("cannot make the ISO file")?;
-    match fs::read(&file) {
+    match input::read(&file) {
         Ok(bytes) if is_iso(&bytes) => Ok(bytes),
         _ => Err(anyhow!(
             "{} was content, and yet there is no ISO file: {}",

@@ -5,7 +5,6 @@ mod region;
 mod timing;
 
 use std::collections::HashSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -193,7 +192,7 @@ impl Manifest {
     ///
     /// If it cannot be read or makes no sense; says where.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path)
+        let text = takt_base::input::read_to_string(path)
             .with_context(|| format!("cannot read the manifest {}", path.display()))?;
         Self::parse(path, &text).with_context(|| format!("the manifest {}", path.display()))
     }

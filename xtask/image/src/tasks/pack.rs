@@ -64,7 +64,8 @@ impl Program {
 
     /// Reads the program out of an ELF file.
     pub(super) fn read(path: &Path) -> Result<Self> {
-        let file = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let file = takt_base::input::read(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
         let header = FileHeader64::<Endianness>::parse(&*file)?;
         let endian = header.endian()?;
         let mut program = Self {
@@ -439,7 +440,7 @@ fn peers(manifest: &Manifest, task: &Task) -> Result<String> {
 }
 
 pub(super) fn update(path: &Path, bytes: &[u8]) -> Result<()> {
-    if fs::read(path).is_ok_and(|old| old == bytes) {
+    if takt_base::input::read(path).is_ok_and(|old| old == bytes) {
         return Ok(());
     }
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))

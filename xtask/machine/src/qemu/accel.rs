@@ -1,6 +1,6 @@
 //! Which accelerator, and why.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
@@ -120,7 +120,7 @@ pub fn select(
 ///
 /// What is missing.
 pub fn kvm_looks_usable() -> Result<(), String> {
-    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let info = takt_base::input::read_to_string("/proc/cpuinfo").unwrap_or_default();
     if !has_virtualisation(&info) {
         return Err("neither vmx nor svm in the CPU's flags".into());
     }
@@ -141,7 +141,7 @@ fn has_virtualisation(cpuinfo: &str) -> bool {
 /// The host CPU's name, as the kernel gives it.
 #[must_use]
 pub fn host_cpu() -> String {
-    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let info = takt_base::input::read_to_string("/proc/cpuinfo").unwrap_or_default();
     info.lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
         .map_or_else(|| "unknown".into(), |(_, name)| name.trim().to_owned())

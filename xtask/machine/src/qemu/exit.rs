@@ -1,7 +1,6 @@
 //! [`GuestExit`]: what QEMU's exit status says about the guest.
 
 use std::fmt;
-use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
@@ -36,7 +35,8 @@ impl GuestExit {
     #[must_use]
     pub fn of(status: ExitStatus, messages: &Path) -> Self {
         let is_told = || {
-            fs::read_to_string(messages).is_ok_and(|text| text.contains("terminating on signal"))
+            takt_base::input::read_to_string(messages)
+                .is_ok_and(|text| text.contains("terminating on signal"))
         };
         match status.into() {
             Self::Reset if is_told() => Self::Told,

@@ -25,6 +25,7 @@ pub fn read_along<R: Send, B>(
         .with_context(|| format!("cannot make the pipe {}", path.display()))?;
     thread::scope(|scope| {
         let reading = scope.spawn(|| {
+            #[expect(clippy::disallowed_methods, reason = "it is a pipe, and waited for")]
             let file = File::open(path).context("cannot read what QEMU executes")?;
             read(file)
         });

@@ -51,7 +51,7 @@ fn waited(process: u32) -> BTreeMap<String, Duration> {
     threads
         .filter_map(|thread| {
             let thread = thread.ok()?;
-            let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            let text = takt_base::input::read_to_string(thread.path().join("schedstat")).ok()?;
             let waited = parse(&text)?;
             Some((thread.file_name().into_string().ok()?, waited))
         })

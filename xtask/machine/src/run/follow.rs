@@ -13,6 +13,7 @@ use takt_tracer::wire::CHANNEL_TRACE;
 
 use crate::qemu::Machine;
 use crate::samples;
+use takt_base::input;
 use takt_guest;
 use takt_guest::Ram;
 use takt_guest::frames::FrameReader;
@@ -47,7 +48,7 @@ impl Read for Growing<'_> {
             // Before the reading: what was written by then is read.
             let is_over = self.is_over.load(Acquire);
             if self.file.is_none() {
-                match File::open(&self.path) {
+                match input::open(&self.path) {
                     Ok(file) => self.file = Some(file),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     Err(error) => return Err(error),

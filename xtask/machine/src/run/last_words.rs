@@ -60,7 +60,7 @@ fn last_log_lines(dir: &Path, elf: &Elf) -> Vec<String> {
     let mut lines = Vec::new();
     let mut stream = decoder.stream();
     let mut read = || -> anyhow::Result<()> {
-        let mut frames = FrameReader::log(BufReader::new(input::open(&dir.join(LOG))?))?;
+        let mut frames = FrameReader::log(BufReader::new(input::open(dir.join(LOG))?))?;
         while let Some(entry) = frames.next_entry()? {
             if let Entry::Frame(frame) = entry {
                 stream.push(&frame.payload, |line| lines.push(line));

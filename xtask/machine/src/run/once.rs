@@ -132,7 +132,7 @@ impl Folder {
             }
             thread::sleep(Duration::from_millis(5));
         };
-        let serial = fs::read_to_string(machine.serial()).unwrap_or_default();
+        let serial = takt_base::input::read_to_string(machine.serial()).unwrap_or_default();
         if exit != GuestExit::Passed {
             bail!("{exit}; the serial port's last words:\n{serial}");
         }

@@ -1,9 +1,9 @@
 //! Where a run comes from: source revision and host.
 
-use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use takt_base::input;
 use takt_base::paths;
 
 /// What is written instead of a revision that is not known.
@@ -42,7 +42,7 @@ fn git(dir: &Path, args: &[&str]) -> Option<String> {
 #[must_use]
 pub fn host_kernel() -> String {
     let read =
-        |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+        |name: &str| input::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
     format!("{} {}", read("ostype").trim(), read("osrelease").trim())
         .trim()
         .to_owned()

@@ -28,6 +28,7 @@ use rows::Breakdown;
 use takt_machine::samples::{self, Sample, Samples, Trace};
 use window::Activation;
 
+use takt_base::input;
 use takt_base::output;
 use takt_base::term;
 use takt_guest::place::Names;
@@ -171,7 +172,7 @@ fn again(
 /// As [`of_stop`], or if the file in the folder is not what it should be.
 pub fn of_run(dir: &Path, run: &Run) -> Result<Option<Analysis>> {
     let path = dir.join(folder::ANALYSIS);
-    let text = match fs::read_to_string(&path) {
+    let text = match input::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(of_stop(dir, run)?.map(Analysis::Brief));

@@ -26,6 +26,7 @@ const SUFFIX: &str = ".jsonl";
 /// # Errors
 ///
 /// If the system has no random numbers.
+#[expect(clippy::disallowed_methods, reason = "it reads 8 bytes of the device")]
 pub fn random_id() -> Result<String> {
     let mut bytes = [0; 8];
     File::open("/dev/urandom")
@@ -39,11 +40,12 @@ pub fn random_id() -> Result<String> {
 /// # Errors
 ///
 /// If it cannot be written; nothing is left then.
+#[expect(clippy::disallowed_methods, reason = "it opens the folder")]
 pub fn write(history: &Path, entry: &Entry) -> Result<PathBuf> {
     fs::create_dir_all(history).with_context(|| format!("cannot make {}", history.display()))?;
     paths::remove_left_over(history);
     let path = history.join(Place::of(entry).file());
-    let temp = history.join(format!(".{}.tmp-{}", entry.id, std::process::id()));
+    let temp = history.join(format!(".{}{}", entry.id, paths::passing_mark()));
     let written = write_synced(&temp, entry)
         .and_then(|()| Ok(fs::rename(&temp, &path)?))
         // The name is on the disk once its folder is.

@@ -1,6 +1,5 @@
 //! IRQ latency and thread latency of the idle system, from the image that `latency-run` boots.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
@@ -118,7 +117,8 @@ fn with_timerlat(
 /// How many instructions an activation takes from the interrupt's first one to where the idle thread is made the running one
 /// again, both included: the median of those between which there is nothing else. Counted from outside.
 fn activation(marks: &Marks, log: &Path) -> Result<u64> {
-    let file = File::open(log).context("cannot read the log of executed instructions")?;
+    let file =
+        takt_base::input::open(log).context("cannot read the log of executed instructions")?;
     let mut log = Log::new(BufReader::new(file))?;
     let mut lengths = Vec::new();
     // The interrupt's count, and how many switches have come since: to the thread, and back.

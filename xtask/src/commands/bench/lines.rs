@@ -1,6 +1,5 @@
 //! How many cache lines of data a switch touches: the image boots once more with its accesses to memory counted.
 
-use std::fs::File;
 use std::io::{BufReader, Read};
 
 use anyhow::{Context, Result};
@@ -20,7 +19,8 @@ pub(super) fn of_yield(elf: &Elf, folder: &Folder, rows: &[(String, u64)]) -> Re
     let plugin = Plugin::with_marks(marks)?.counting_lines();
     let path = folder.path("lines");
     folder.boot_counting(elf, |arguments| plugin.added_to(arguments, &path, None))?;
-    let file = File::open(&path).context("cannot read the log of accesses to memory")?;
+    let file =
+        takt_base::input::open(&path).context("cannot read the log of accesses to memory")?;
     find(Log::new(BufReader::new(file))?, rows)
 }
 

@@ -1,6 +1,5 @@
 //! `new --c`: a program in C, with the kernel as a static library.
 
-use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -8,6 +7,7 @@ use anyhow::{Context, Result};
 
 use super::put;
 use super::source::{RUNNER, utf8};
+use takt_base::input;
 use takt_base::{output, paths};
 use takt_image::library::{self, Library};
 
@@ -40,7 +40,7 @@ fn write(dir: &Path, name: &str, library: &Library) -> Result<()> {
     ];
     for (file, source) in copies {
         let bytes =
-            fs::read(&source).with_context(|| format!("cannot read {}", source.display()))?;
+            input::read(&source).with_context(|| format!("cannot read {}", source.display()))?;
         put(&dir.join("takt").join(file), &bytes)?;
     }
     Ok(())

@@ -1,6 +1,5 @@
 //! Lengths that the latency tracers tell, held against what QEMU has executed without them.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
@@ -114,7 +113,7 @@ fn length(told: &Told<'_>, ips: &[u64], entries: &[u64], returns: u64) -> Result
 /// The instructions between each pair of marks.
 fn windows(elf: &Elf, log: &Path) -> Result<Vec<Vec<u64>>> {
     let mark = elf.symbol(MARK)?;
-    let file = File::open(log).context("QEMU has not logged what it executed")?;
+    let file = takt_base::input::open(log).context("QEMU has not logged what it executed")?;
     let mut windows = Vec::new();
     let mut open: Option<Vec<u64>> = None;
     for ip in Executed::new(BufReader::with_capacity(1 << 20, file), |ip| {

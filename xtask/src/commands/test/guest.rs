@@ -1,7 +1,6 @@
 //! One boot of an image with tests.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io::BufReader;
 use std::ops::Range;
 use std::path::Path;
@@ -112,10 +111,10 @@ impl Boot<'_> {
             Some(_) => Vec::new(),
             None => places::describe(self.image, &ram, &process.registers()),
         };
-        let serial = fs::read(machine.serial()).unwrap_or_default();
+        let serial = takt_base::input::read(machine.serial()).unwrap_or_default();
         let mut serial = String::from_utf8_lossy(&serial).into_owned();
         if exit == Some(GuestExit::QemuFailed) {
-            serial += &fs::read_to_string(&messages).unwrap_or_default();
+            serial += &takt_base::input::read_to_string(&messages).unwrap_or_default();
         }
         // The guest may have stopped in the middle of a line.
         for place in stood {
@@ -203,7 +202,9 @@ fn wait_injecting(
         let injects = scope.spawn(|| {
             // Connected at once: QEMU waits with its greeting for nobody.
             let mut qmp = Qmp::new(BufReader::new(output), input)?;
-            while !fs::read_to_string(serial).is_ok_and(|text| text.contains(what.asked_for())) {
+            while !takt_base::input::read_to_string(serial)
+                .is_ok_and(|text| text.contains(what.asked_for()))
+            {
                 if has_ended.load(Relaxed) {
                     return Ok(());
                 }

@@ -1,7 +1,6 @@
 //! What came of a storm of writers (`tests/src/bin/ontarget/storm.rs`): every record is as it was written, or counted as
 //! lost.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
@@ -87,7 +86,7 @@ pub(super) fn judge(image: &Elf, dir: &Path, serial: &str) -> Result<String> {
         capture.trace.missing == 0 && capture.damage == Default::default(),
         "the capture is damaged: {capture:?}"
     );
-    let file = File::open(dir.join(TRACE)).context("cannot open the trace")?;
+    let file = takt_base::input::open(dir.join(TRACE)).context("cannot open the trace")?;
     let mut trace = TraceFile::open(BufReader::new(file))?;
     ensure!(
         trace.nr_damages() == 0,

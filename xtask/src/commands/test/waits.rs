@@ -1,6 +1,5 @@
 //! What several CPUs do at the kernel's lock while the random stress runs, counted from outside, under icount.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
@@ -77,7 +76,8 @@ pub(super) fn describe(
     let operations: u64 = operations
         .and_then(|number| number.parse().ok())
         .with_context(|| format!("no number of operations in `{notes}`"))?;
-    let file = File::open(log).context("cannot read the log of executed instructions")?;
+    let file =
+        takt_base::input::open(log).context("cannot read the log of executed instructions")?;
     let mut log = Log::new(BufReader::new(file))?;
     let mut waits = Waits::default();
     while let Some(event) = log.next_event()? {

@@ -1,6 +1,5 @@
 //! [`Reader`]: waiting for something in a pipe.
 
-use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -67,7 +66,7 @@ fn take(content: &mut Option<Vec<u8>>, size: usize) -> Option<Vec<u8>> {
 
 /// Whether a signal waits for a thread, one that it has not blocked.
 fn has_signal(tid: u32) -> bool {
-    let Ok(status) = fs::read_to_string(format!("/proc/{tid}/status")) else {
+    let Ok(status) = takt_base::input::read_to_string(format!("/proc/{tid}/status")) else {
         return false;
     };
     let mask = |name: &str| {
