@@ -13,7 +13,7 @@ const MAX_LINES: usize = 10_000;
 /// Levels above the tracer.
 const MAX_LEVELS: usize = 5;
 /// Folders of the host product.
-const HOST: [&str; 3] = ["xtask", "tracer/host", "tests/host"];
+const HOST: [&str; 4] = ["xtask", "tracer/host", "tests/host", "tests/viewers"];
 
 /// A package: its folder, and which packages of the workspace it imports.
 struct Crate {

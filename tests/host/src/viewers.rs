@@ -3,20 +3,15 @@
 //!
 //! Several CPUs' events of one time have no order, so what is held against each other are the lines of a CPU.
 
-mod babeltrace;
-mod perfetto;
-mod text;
-mod trace_cmd;
-
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 
 use super::{Done, Stage};
-use takt_base::{paths, setup};
-use text::{Cpus, Entry};
+use takt_base::setup;
+use takt_viewers::text::{self, Cpus, Entry};
+use takt_viewers::{babeltrace, perfetto, trace_cmd};
 
 /// A run whose trace is exported.
 struct Run {
@@ -136,25 +131,6 @@ fn export(stage: &Stage, run: &Run, format: &str) -> Result<PathBuf> {
     let (_, is_damaged) = run.judge(done)?;
     let part = if is_damaged { ".part" } else { "" };
     Ok(PathBuf::from(path + part))
-}
-
-/// What a tool prints on stdout and on stderr.
-fn say(program: &str, args: &[&str]) -> Result<(String, String)> {
-    let output = Command::new(program)
-        .args(args)
-        .env("LC_ALL", "C.UTF-8")
-        .env("TZ", "UTC")
-        .current_dir(paths::workspace())
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot run {program}"))?;
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    ensure!(
-        output.status.success(),
-        "{program} {args:?}: {}\n{stderr}",
-        output.status
-    );
-    Ok((String::from_utf8_lossy(&output.stdout).into_owned(), stderr))
 }
 
 /// Holds what a tool has read against our text, line by line.

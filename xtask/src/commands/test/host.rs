@@ -9,7 +9,7 @@ use super::tally::Tally;
 use takt_base::paths::{self, cargo};
 
 /// What xtask is made of. What else is tested has other features turned on, with which all of it would be built once more.
-const OF_XTASK: [&str; 28] = [
+const OF_XTASK: [&str; 30] = [
     "--package",
     "xtask",
     "--package",
@@ -38,6 +38,8 @@ const OF_XTASK: [&str; 28] = [
     "takt-sweep",
     "--package",
     "takt-tracefs",
+    "--package",
+    "takt-viewers",
 ];
 
 /// The rest, with the features that its tests need. Of the board these are the modules that know no machine, of the fuzz

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail};
 
 /// The lines of each CPU.
-pub(super) type Cpus = BTreeMap<u8, Vec<Entry>>;
+pub type Cpus = BTreeMap<u8, Vec<Entry>>;
 
 /// A line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub enum Entry {
     /// An event.
     Event(Event),
     /// Something is missing; what is missing in one place is one entry.
@@ -25,32 +25,40 @@ pub(super) enum Entry {
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Event {
-    pub(super) ns: u64,
-    pub(super) task: String,
-    pub(super) pid: u32,
+pub struct Event {
+    /// When.
+    pub ns: u64,
+    /// Whose.
+    pub task: String,
+    /// Its number.
+    pub pid: u32,
     /// The four columns.
-    pub(super) flags: String,
-    pub(super) name: String,
+    pub flags: String,
+    /// Its name.
+    pub name: String,
     /// Of a stack its functions, one a line.
-    pub(super) message: String,
+    pub message: String,
 }
 
 /// The name of the event that is a text.
 const PRINT: &str = "print";
 
 /// The name of the event that is a stack.
-pub(super) const STACK: &str = "kernel_stack";
+pub const STACK: &str = "kernel_stack";
 
 impl Entry {
-    pub(super) fn lost_events(&self) -> u64 {
+    /// Events that are missing.
+    #[must_use]
+    pub fn lost_events(&self) -> u64 {
         match self {
             Self::Lost { events, .. } => events.unwrap_or(0),
             Self::Event(_) => 0,
         }
     }
 
-    pub(super) fn lost_sub_buffers(&self) -> u64 {
+    /// Sub-buffers that are missing.
+    #[must_use]
+    pub fn lost_sub_buffers(&self) -> u64 {
         match self {
             Self::Lost { sub_buffers, .. } => *sub_buffers,
             Self::Event(_) => 0,
@@ -59,7 +67,7 @@ impl Entry {
 }
 
 /// Adds what is lost to the CPU's lines.
-pub(super) fn add_lost(lines: &mut Vec<Entry>, more: Option<u64>, more_subs: u64) {
+pub fn add_lost(lines: &mut Vec<Entry>, more: Option<u64>, more_subs: u64) {
     if let Some(Entry::Lost {
         events,
         sub_buffers,
@@ -82,7 +90,7 @@ pub(super) fn add_lost(lines: &mut Vec<Entry>, more: Option<u64>, more_subs: u64
 }
 
 /// Our own text.
-pub(super) fn parse(text: &str) -> Result<Cpus> {
+pub fn parse(text: &str) -> Result<Cpus> {
     let mut cpus = Cpus::new();
     let mut last_cpu = 0;
     for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -111,7 +119,7 @@ pub(super) fn parse(text: &str) -> Result<Cpus> {
 }
 
 /// Adds a function to a stack's message.
-pub(super) fn add_function(message: &mut String, function: &str) {
+pub fn add_function(message: &mut String, function: &str) {
     if !message.is_empty() {
         message.push('\n');
     }
@@ -156,7 +164,7 @@ fn event_line(line: &str) -> Option<(u8, Event)> {
 }
 
 /// Seconds with nine decimals.
-pub(super) fn nanoseconds(text: &str) -> Option<u64> {
+pub fn nanoseconds(text: &str) -> Option<u64> {
     let (seconds, decimals) = text.trim().split_once('.')?;
     if decimals.len() != 9 {
         return None;

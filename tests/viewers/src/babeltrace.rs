@@ -5,11 +5,15 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::say;
-use super::text::{Cpus, Entry, Event, STACK, nanoseconds};
+use crate::say;
+use crate::text::{Cpus, Entry, Event, STACK, nanoseconds};
 
 /// Reads a folder. The fields of an event are its message, one a line: `name=value`.
-pub(super) fn read(dir: &Path) -> Result<Cpus> {
+///
+/// # Errors
+///
+/// If it fails, or says what is not understood.
+pub fn read(dir: &Path) -> Result<Cpus> {
     let dir = dir.to_str().context("a path that is no text")?;
     let (stdout, stderr) = say("babeltrace2", &["--clock-seconds", "--no-delta", dir])?;
     let mut cpus = Cpus::new();
@@ -94,7 +98,7 @@ fn add(out: &mut Vec<Entry>, loss: &Loss, last: u64) -> Result<()> {
         loss.from,
         loss.to
     );
-    super::text::add_lost(out, Some(loss.events), loss.packets);
+    crate::text::add_lost(out, Some(loss.events), loss.packets);
     Ok(())
 }
 
@@ -225,7 +229,7 @@ fn is_same_array(ours: &str, theirs: &str) -> bool {
 
 /// Whether a line of ours and one of babeltrace2's say the same. Each field that our text names must have the same value
 /// there.
-pub(super) fn is_same(ours: &Entry, theirs: &Entry) -> bool {
+pub fn is_same(ours: &Entry, theirs: &Entry) -> bool {
     match (ours, theirs) {
         (Entry::Event(ours), Entry::Event(theirs)) => {
             let fields: BTreeMap<_, _> = theirs

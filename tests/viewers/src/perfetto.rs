@@ -8,21 +8,21 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::text::{Cpus, Entry, Event, add_lost};
+use crate::text::{Cpus, Entry, Event, add_lost};
 use takt_base::paths;
 
 /// The manifest that names the packages.
 const MANIFEST: &str = "tests/perfetto/Cargo.toml";
 
 /// Where the schema and `protoc` lie.
-pub(super) struct Schema {
+pub struct Schema {
     protoc: PathBuf,
     dir: PathBuf,
 }
 
 impl Schema {
     /// Asks cargo, which downloads them if they are not there.
-    pub(super) fn find() -> Result<Self> {
+    pub fn find() -> Result<Self> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)
             .args(["metadata", "--format-version", "1", "--locked"])
@@ -60,7 +60,11 @@ impl Schema {
 }
 
 /// Decodes a file into protobuf's text, and takes that apart.
-pub(super) fn read(schema: &Schema, file: &Path) -> Result<Cpus> {
+///
+/// # Errors
+///
+/// If it fails, or says what is not understood.
+pub fn read(schema: &Schema, file: &Path) -> Result<Cpus> {
     let output = Command::new(&schema.protoc)
         .arg("-I")
         .arg(&schema.dir)
@@ -149,7 +153,7 @@ impl Lines {
 }
 
 /// Whether a line of ours and an event there say the same, as far as the schema can say it.
-pub(super) fn is_same(ours: &Entry, theirs: &Entry) -> bool {
+pub fn is_same(ours: &Entry, theirs: &Entry) -> bool {
     match (ours, theirs) {
         (Entry::Event(ours), Entry::Event(theirs)) => {
             let flags = ours.flags.replace('Z', "h").replace('z', ".");

@@ -5,14 +5,18 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::say;
-use super::text::{Cpus, Entry, Event, STACK, add_function, add_lost, nanoseconds};
+use crate::say;
+use crate::text::{Cpus, Entry, Event, STACK, add_function, add_lost, nanoseconds};
 
 /// Characters of a thread's name in the columns with flags.
 const TASK: usize = 8;
 
 /// Reads a file in every way that finds fault with it.
-pub(super) fn read(file: &Path) -> Result<Cpus> {
+///
+/// # Errors
+///
+/// If it fails, or says what is not understood.
+pub fn read(file: &Path) -> Result<Cpus> {
     let file = file.to_str().context("a path that is no text")?;
     let (stdout, stderr) = say("trace-cmd", &["report", "-i", file, "--check-events"])?;
     ensure!(
@@ -151,7 +155,7 @@ fn event_line(line: &str) -> Option<(u8, Event)> {
 }
 
 /// Whether a line of ours and one of trace-cmd's say the same, as far as trace-cmd can say it.
-pub(super) fn is_same(ours: &Entry, theirs: &Entry) -> bool {
+pub fn is_same(ours: &Entry, theirs: &Entry) -> bool {
     match (ours, theirs) {
         (Entry::Event(ours), Entry::Event(theirs)) => {
             // A name that our text does not know yet is in the file, which has each thread's last name.
