@@ -2,7 +2,7 @@
 //!
 //! Input: what a user types.
 
-use takt_guest::options::{NAMES, Options, split};
+use takt_guest::options::{GRAPH_NAMES, NAMES, Options, split};
 use takt_guest::syntax::{Command, parse};
 
 /// Parses, writes it out again with every word quoted, and parses that.
@@ -44,7 +44,7 @@ fn set(word: &str) {
     let mut options = Options::default();
     let (name, on) = split(word);
     if options.set_by_name(word) {
-        assert!(NAMES.contains(&name));
+        assert!(NAMES.contains(&name) || GRAPH_NAMES.contains(&name));
         assert!(options.get(name).is_none_or(|is| is == on));
     } else {
         assert_eq!(options, Options::default());
@@ -57,7 +57,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     [
         "echo function_graph > current_tracer; cat trace # all of it\nls events/sched",
         "echo 'sched:* !irq:x' >> set_event; echo \"a \\\" b\" nosym-offset > trace_options",
-        "echo -n a\\ b >trace_marker;; exit 1",
+        "echo -n a\\ b >trace_marker;; echo nofuncgraph-cpu funcgraph-proc; exit 1",
         "cat trace | grep -v 'x|y' |\n head -5 > trace_marker; cd events\\\n/sched",
         "echo 'unmatched; echo > > x || y & z",
         "",
