@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`input`] | reading files that anybody may have put there |
-//! | [`paths`] | where things are |
+//! | [`paths`], [`scratch`] | where things are, and temporary folders |
 //! | [`output`] | writing results: to stdout, to a file, to a folder |
 //! | [`schema`], [`units`] | names of files, sets of CPUs and spans of time |
 //! | [`tool`], [`qemu`], [`device`] | programs of the system, serial lines |
@@ -26,6 +26,7 @@ pub mod output;
 pub mod paths;
 pub mod qemu;
 pub mod schema;
+pub mod scratch;
 pub mod setup;
 pub mod tool;
 pub mod units;

@@ -185,8 +185,15 @@ pub fn is_left_over(name: &OsStr) -> bool {
 
 /// Removes what killed processes left over in a folder. What cannot be removed is for the next to try.
 pub fn remove_left_over(parent: &Path) {
+    remove_left_over_of(parent, ".");
+}
+
+/// The same of what has names that begin so, in a folder where others have theirs as well.
+pub fn remove_left_over_of(parent: &Path, prefix: &str) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        if is_left_over(&entry.file_name()) {
+        let name = entry.file_name();
+        let is_meant = name.as_encoded_bytes().starts_with(prefix.as_bytes());
+        if is_meant && is_left_over(&name) {
             let path = entry.path();
             let _ = if entry.file_type().is_ok_and(|it| it.is_dir()) {
                 fs::remove_dir_all(path)

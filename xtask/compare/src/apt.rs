@@ -129,8 +129,7 @@ impl Apt {
     ///
     /// What apt said.
     pub fn download(&self, package: &Stanza, dir: &Path) -> Result<PathBuf> {
-        let into = tempfile::tempdir_in(dir)
-            .with_context(|| format!("cannot write into {}", dir.display()))?;
+        let into = takt_base::scratch::folder_in(dir)?;
         tool::output(
             self.command("apt-get")
                 .arg("download")

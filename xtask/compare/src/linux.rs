@@ -45,8 +45,7 @@ impl Linux {
     ///
     /// If the packages are not what they should be.
     pub fn unpack(packages: &Packages, dir: &Path, may_install: bool) -> Result<Self> {
-        let scratch = tempfile::tempdir_in(dir)
-            .with_context(|| format!("cannot write into {}", dir.display()))?;
+        let scratch = takt_base::scratch::folder_in(dir)?;
         let kernel = Kernel::unpack(&packages.kernel, &[], scratch.path(), may_install)?;
         let root = scratch.path().join("root");
         for package in &packages.others {

@@ -82,10 +82,7 @@ pub(super) fn primitives(nr_jobs: Option<u16>) -> Result<Document> {
 
 /// Sweeps these stretches of an image and keeps nothing but the result.
 pub(super) fn whole(elf: &Elf, what: Vec<What>, nr_jobs: Option<u16>) -> Result<Document> {
-    let dir = tempfile::Builder::new()
-        .prefix("takt-sweep-")
-        .tempdir()
-        .context("cannot make a temporary folder")?;
+    let dir = takt_base::scratch::folder()?;
     let plan = Plan::new(SweepConfig::new(what, elf), None);
     let folder = Folder::create(dir.path(), plan, &elf.data)?;
     let progress = Bar::new(false)?;

@@ -28,7 +28,7 @@ pub fn is_iso(bytes: &[u8]) -> bool {
 ///
 /// What it said if it fails.
 pub fn make(contents: &Contents, tools: &GrubTools) -> Result<Vec<u8>> {
-    let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let scratch = takt_base::scratch::folder()?;
     let (root, file) = (scratch.path().join("root"), scratch.path().join("iso"));
     contents.write(&root)?;
     let mut mkrescue = Command::new(&tools.mkrescue);

@@ -74,7 +74,7 @@ impl Console {
     ///
     /// If there is no terminal to be had, or the address cannot be listened at.
     pub fn open(line: &Line) -> Result<Self> {
-        let dir = tempfile::Builder::new().prefix("takt-").tempdir()?;
+        let dir = takt_base::scratch::folder()?;
         let mut console = Self {
             dir,
             has_left: Arc::default(),

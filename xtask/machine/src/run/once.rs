@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-use std::{env, fs, thread};
+use std::{fs, thread};
 
 use anyhow::{Context, Result, bail};
 use takt_guest::{Elf, Ram};
@@ -34,7 +34,7 @@ impl Folder {
     ///
     /// If it cannot be made.
     pub fn create() -> Result<Self> {
-        Self::create_at(env::temp_dir().join(format!("takt-boots-{}", std::process::id())))
+        Ok(Self(takt_base::scratch::folder()?.keep()))
     }
 
     /// The folder of this name.

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::qemu::{Accel, GuestExit, Machine, Process};
+use takt_base::scratch;
 use takt_guest::Ram;
 
 /// How long a probe may take.
@@ -16,13 +17,9 @@ const LIMIT: Duration = Duration::from_secs(5);
 ///
 /// What went wrong, as half a sentence.
 pub fn probe(image: &Path, accel: Accel) -> Result<(), String> {
-    let dir = std::env::temp_dir().join(format!("takt-probe-{}", std::process::id()));
-    std::fs::create_dir_all(&dir)
-        .map_err(|error| format!("no place for a probe boot ({error})"))?;
-    let result = boot(image, accel, &dir);
-    // A leftover in the temporary folder does no harm.
-    let _ = std::fs::remove_dir_all(&dir);
-    result
+    let dir =
+        scratch::folder().map_err(|error| format!("no place for a probe boot ({error:#})"))?;
+    boot(image, accel, dir.path())
 }
 
 fn boot(image: &Path, accel: Accel, dir: &Path) -> Result<(), String> {

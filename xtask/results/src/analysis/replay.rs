@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use takt_timerlat::stats::{MAX_CPUS, StatusView};
 use tempfile::TempDir;
 
@@ -95,7 +95,7 @@ pub fn boot(
 ) -> Result<Counted> {
     let marks = Marks::of(elf);
     let plugin = Plugin::with_marks(marks.addresses())?.standing_at_threshold(elf);
-    let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let scratch = takt_base::scratch::folder()?;
     let ram = Ram::create(scratch.path())?;
     let machine = Machine {
         image,

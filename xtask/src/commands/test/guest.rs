@@ -81,7 +81,7 @@ const MACHINE_CHECK: &str = "mce 0 1 0xbd00000000000000 0x5 0x1234000 0x8c";
 impl Boot<'_> {
     /// Boots and waits for the end.
     pub(super) fn run(&self) -> Result<Ended> {
-        let scratch = tempfile::Builder::new().prefix("takt-test-").tempdir()?;
+        let scratch = takt_base::scratch::folder()?;
         let ram = Ram::create(scratch.path())?;
         let machine = Machine {
             image: self.image.path.clone(),

@@ -291,7 +291,7 @@ fn stressed(image: &Elf, test: &Listed, round: Round) -> Result<String> {
     if !round.counts_waits() {
         return judge(image, test, &boot);
     }
-    let scratch = tempfile::Builder::new().prefix("takt-test-").tempdir()?;
+    let scratch = takt_base::scratch::folder()?;
     let log = scratch.path().join("waits");
     let (plugin, marks) = waits::plugin(image)?;
     let plugin = Some((&plugin, log.as_path()));
