@@ -54,7 +54,7 @@ const HARM: &[(u32, FaultKind, Option<u64>)] = &[
 ];
 
 /// Has the victim do harm, and says how it was stopped.
-pub(crate) fn stopped(what: u32) -> Result<Fault, Failure> {
+fn stopped(what: u32) -> Result<Fault, Failure> {
     stopped_as(VICTIM, what)
 }
 
