@@ -44,7 +44,9 @@ fn open(vector: usize, gate: &mut [u64; 2]) {
 }
 
 /// What the victim was stopped for, and where.
+// The compiler copies that by more SSE registers than interrupts keep elsewhere.
 #[inline(never)]
+#[unsafe(link_section = ".text.sse.tests_kind_and_place")]
 fn kind_and_place(what: u32) -> Result<(FaultKind, u64), Failure> {
     match &start(VICTIM, what)?.end()? {
         Ended::Stopped(fault) => Ok((fault.kind, fault.rip)),
