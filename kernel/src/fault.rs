@@ -167,6 +167,13 @@ fn where_it_happened(out: &mut Emergency) -> fmt::Result {
 }
 
 /// Follows the frame pointers as long as they look like some.
+// The compiler moves the walk by more SSE registers than interrupts keep elsewhere (see `sse`).
+#[inline(never)]
+#[unsafe(link_section = ".text.sse.fault_backtrace")]
+#[cfg_attr(
+    feature = "function",
+    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
+)]
 fn backtrace(out: &mut Emergency, rip: u64, rbp: u64, rsp: u64) -> fmt::Result {
     writeln!(out, "backtrace:\n  {rip:#018x}")?;
     for call in Backtrace::for_report(rbp as usize, rip as usize, rsp as usize).take(16) {

@@ -7,7 +7,7 @@
 #![no_std]
 
 /// Of all that is here. It rises with each change.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Words of a message.
 pub const WORDS: usize = 6;
@@ -263,6 +263,8 @@ numbers! {
     BudgetOverrun = 36,
     /// It has not fed its watchdog in time.
     Watchdog = 37,
+    /// Another thread of its task was stopped, or has ended the task.
+    WithTask = 38,
 }
 
 /// What a handle allows.

@@ -175,6 +175,7 @@ fn name(kind: FaultKind) -> &'static str {
         FaultKind::Other => "an exception without a name",
         FaultKind::BudgetOverrun => "budget overrun",
         FaultKind::Watchdog => "its watchdog was not fed",
+        FaultKind::WithTask => "stopped with its task",
         FaultKind::Killed => "killed, since timerlat has ended",
     }
 }

@@ -151,7 +151,7 @@ impl Task {
             }
             let thread = other.port.thread();
             if other.is_alive() {
-                other.stop_at_next(thread, FaultKind::Killed);
+                other.stop_at_next(thread, FaultKind::WithTask);
                 other.unthrottle(&mut section);
                 other.end_wait(&mut section, Refused::Dead);
             }
@@ -193,7 +193,7 @@ impl Task {
         if !self.is_stopping() && !self.pending.is_some() {
             return self.program.entry;
         }
-        self.have_in_store(FaultKind::Killed, self.program.entry as u64);
+        self.have_in_store(FaultKind::WithTask, self.program.entry as u64);
         Pending::PLACE as usize
     }
 
@@ -272,7 +272,7 @@ fn begin_stop(
 fn stop_all(task: &'static Task, fault: &Fault) -> ! {
     let (is_first, before) = begin_stop(task, Some(fault));
     // Not of one that was stopped for another one's sake.
-    if is_first || fault.kind != FaultKind::Killed {
+    if is_first || fault.kind != FaultKind::WithTask {
         task.trace_fault(fault);
     }
     if task.is_further() {

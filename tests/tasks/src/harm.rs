@@ -174,7 +174,47 @@ pub(crate) fn run(which: u64) {
                 asm!("rdtsc", "shl rdx, 32", "or rax, rdx", "mov al, [rax]", out("rax") _, out("rdx") _);
                 0
             }
-            // Those of `exceptions` in the tests of the image.
+            // Harmless from here on: it has whatever it likes in its registers, is interrupted, calls, and faults only then.
+            32 => {
+                asm!("xor eax, eax", "mov gs, ax", "wrgsbase rax", "pushfq", "or qword ptr [rsp], 0x44400", "popfq",
+                     "mov ecx, 2000000", "2: dec ecx", "jnz 2b",
+                     "mov eax, [{}]", in(reg) KERNEL, out("eax") _, out("ecx") _);
+                0
+            }
+            33 => {
+                asm!("mov rax, -1", "wrgsbase rax", "std", "mov ecx, 2000000", "2: dec ecx", "jnz 2b",
+                     "mov eax, 2", "syscall", "ud2", out("rax") _, out("rcx") _, out("r11") _, out("rdx") _, out("rsi") _, out("rdi") _);
+                0
+            }
+            // A life finds what it began with.
+            34 => {
+                if SEED.swap(1, Relaxed) != 0x5eed {
+                    exit(34);
+                }
+                asm!("ud2");
+                0
+            }
+            // The same number in two registers, another one in each life.
+            35 => {
+                asm!("rdtsc", "mov r15, rax", "ud2", out("rax") _, out("rdx") _, out("r15") _);
+                0
+            }
+            _ => raise(which),
+        };
+    }
+    exit(97)
+}
+
+/// Those of `exceptions` in the tests of the image, and calls and jumps of nothing.
+#[inline(never)]
+#[expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "each is a harm of its own"
+)]
+fn raise(which: u64) -> u64 {
+    // SAFETY: none: each stops the task, which is the test.
+    unsafe {
+        match which {
             36 => {
                 asm!("int 1");
                 0
@@ -209,33 +249,7 @@ pub(crate) fn run(which: u64) {
                 asm!("jmp {}", in(reg) NOWHERE);
                 0
             }
-            // Harmless from here on: it has whatever it likes in its registers, is interrupted, calls, and faults only then.
-            32 => {
-                asm!("xor eax, eax", "mov gs, ax", "wrgsbase rax", "pushfq", "or qword ptr [rsp], 0x44400", "popfq",
-                     "mov ecx, 2000000", "2: dec ecx", "jnz 2b",
-                     "mov eax, [{}]", in(reg) KERNEL, out("eax") _, out("ecx") _);
-                0
-            }
-            33 => {
-                asm!("mov rax, -1", "wrgsbase rax", "std", "mov ecx, 2000000", "2: dec ecx", "jnz 2b",
-                     "mov eax, 2", "syscall", "ud2", out("rax") _, out("rcx") _, out("r11") _, out("rdx") _, out("rsi") _, out("rdi") _);
-                0
-            }
-            // A life finds what it began with.
-            34 => {
-                if SEED.swap(1, Relaxed) != 0x5eed {
-                    exit(34);
-                }
-                asm!("ud2");
-                0
-            }
-            // The same number in two registers, another one in each life.
-            35 => {
-                asm!("rdtsc", "mov r15, rax", "ud2", out("rax") _, out("rdx") _, out("r15") _);
-                0
-            }
             _ => exit(98),
-        };
+        }
     }
-    exit(97)
 }

@@ -1,6 +1,6 @@
 //! A task with several threads: they have one memory and one fate.
 
-use takt_abi::FaultKind::PageFault;
+use takt_abi::FaultKind::{PageFault, WithTask};
 use takt_kernel::task::{self, Ended, all};
 use takt_kernel::time::{Instant, Nanos, sleep};
 use takt_tests::harness::{Failure, Outcome, print};
@@ -52,6 +52,16 @@ fn faults(task: usize, threads: &[usize], what: u32, restarts: u32) -> Outcome {
         check_eq!(
             (thread.is_alive(), thread.generation()),
             (false, generation)
+        );
+        // By its own fault, or for the sake of whose that was.
+        let kind = match &thread.ended() {
+            Some(Ended::Stopped(fault)) => Some(fault.kind),
+            _ => None,
+        };
+        check!(
+            matches!(kind, Some(PageFault | WithTask)),
+            "{}: {kind:?}",
+            thread.name()
         );
     }
     Ok(())
