@@ -3,6 +3,7 @@
 mod command;
 mod common;
 mod compare;
+mod damage;
 mod history;
 mod keeping;
 mod opening;
