@@ -7,6 +7,7 @@
 
 use core::ptr::NonNull;
 
+use bitflags::bitflags;
 use spin::Once;
 use takt_kernel::irq::Irq;
 use takt_kernel::{Error, smp};
@@ -55,22 +56,30 @@ const MAX_PINS: usize = 256;
 
 // Registers of the redirection table: two for each pin.
 const TABLE: u32 = 0x10;
-const MASKED: u32 = 1 << 16;
-const LEVEL: u32 = 1 << 15;
-const ACTIVE_LOW: u32 = 1 << 13;
 
-fn register(io_apic: IoApic, index: u32) -> VolatilePtr<'static, u32> {
-    let at = |offset: usize| {
-        let address = (io_apic.address as usize + offset) as *mut u32;
+bitflags! {
+    /// The lower half of a pin's entry there; its lowest byte is the vector.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[repr(transparent)]
+    struct Entry: u32 {
+        const ACTIVE_LOW = 1 << 13;
+        const LEVEL = 1 << 15;
+        const MASKED = 1 << 16;
+    }
+}
+
+fn register<T>(io_apic: IoApic, index: u32) -> VolatilePtr<'static, T> {
+    fn at<T>(io_apic: IoApic, offset: usize) -> VolatilePtr<'static, T> {
+        let address = (io_apic.address as usize + offset) as *mut T;
         // SAFETY: ACPI names the page, which is mapped, and is no memory of anyone's.
         unsafe { VolatilePtr::new(NonNull::new(address).unwrap_or(NonNull::dangling())) }
-    };
-    at(0).write(index);
-    at(0x10)
+    }
+    at(io_apic, 0).write(index);
+    at(io_apic, 0x10)
 }
 
 fn nr_pins(io_apic: IoApic) -> u32 {
-    (register(io_apic, 1).read() >> 16 & 0xff) + 1
+    (register::<u32>(io_apic, 1).read() >> 16 & 0xff) + 1
 }
 
 /// Notes the wiring, and masks every pin.
@@ -80,7 +89,7 @@ pub(crate) fn init(wiring: Wiring) {
         for io_apic in wiring.io_apics() {
             for pin in 0..nr_pins(io_apic) {
                 takt_kernel::proof::goes_over_parts();
-                register(io_apic, TABLE + 2 * pin).write(MASKED);
+                register(io_apic, TABLE + 2 * pin).write(Entry::MASKED);
             }
         }
     });
@@ -135,16 +144,12 @@ impl Pin {
     }
 
     /// Has its entry, the register of whose lower half is told, say this vector, and be masked.
-    fn wire(self, vector: u8, cpu: usize) -> Result<(IoApic, u32, u32), Error> {
+    fn wire(self, vector: u8, cpu: usize) -> Result<(IoApic, u32, Entry), Error> {
         let mut wired = WIRING.get().into_iter().flat_map(Wiring::io_apics);
         let destination = destination(cpu)?;
-        let mut low = u32::from(vector);
-        if self.trigger == Trigger::Level {
-            low |= LEVEL;
-        }
-        if self.polarity == Polarity::Low {
-            low |= ACTIVE_LOW;
-        }
+        let mut low = Entry::from_bits_retain(vector.into());
+        low.set(Entry::LEVEL, self.trigger == Trigger::Level);
+        low.set(Entry::ACTIVE_LOW, self.polarity == Polarity::Low);
         ROUTED.with(|routed| {
             let (io_apic, index) = wired
                 .find_map(|io_apic| {
@@ -159,7 +164,7 @@ impl Pin {
                 return Err(Error::InvalidState);
             }
             *word |= 1 << (self.gsi % 64);
-            register(io_apic, index).write(low | MASKED);
+            register(io_apic, index).write(low | Entry::MASKED);
             register(io_apic, index + 1).write(destination);
             Ok((io_apic, index, low))
         })
@@ -179,7 +184,7 @@ pub struct Line {
     /// Of the register that is the lower half of the pin's entry.
     index: u32,
     /// That half, unmasked.
-    low: u32,
+    low: Entry,
     irq: Irq,
 }
 
@@ -203,14 +208,15 @@ impl Line {
     /// # Context
     /// Any but NMIs; in the handler as well.
     pub fn mask(&self) {
-        ROUTED.with(|_| register(self.io_apic, self.index).write(self.low | MASKED));
+        ROUTED.with(|_| register(self.io_apic, self.index).write(self.low | Entry::MASKED));
     }
 
     /// Its I/O APIC, the register there that masks it, and what that is while the line is unmasked and masked.
     #[cfg(all(feature = "image", feature = "tasks"))]
     pub(crate) fn registers(&self) -> (*mut u32, u32, [u32; 2]) {
         let io_apic = self.io_apic.address as usize as *mut u32;
-        (io_apic, self.index, [self.low, self.low | MASKED])
+        let masked = self.low | Entry::MASKED;
+        (io_apic, self.index, [self.low.bits(), masked.bits()])
     }
 
     /// Has the next ones come to another CPU.

@@ -8,7 +8,7 @@ use embedded_io::{ErrorType, Read, ReadReady, Write, WriteReady};
 
 #[cfg(feature = "devices")]
 use crate::capture;
-use crate::uart::{DATA, DATA_READY, FIFOS, LINE_STATUS, Registers, TRANSMIT_EMPTY};
+use crate::uart::{DATA, Fifos, LineStatus, Registers};
 
 /// How long a byte is waited for before it is given up, in polls: a UART that is not there must not hang the machine.
 const PATIENCE: u32 = 100_000;
@@ -31,12 +31,17 @@ impl Serial {
 
     /// Sets the port up, 8N1, with its input clock divided by 16 and that. Says how many bytes it takes when it is empty.
     pub(crate) fn set_divisor(&self, divisor: u16) -> usize {
-        self.0.set_divisor(divisor, FIFOS)
+        self.0.set_divisor(divisor, Fifos::ON)
     }
 
-    /// The line's status: `DATA_READY`, `TRANSMIT_EMPTY`.
-    pub(crate) fn line_status(&self) -> u8 {
-        self.0.read(LINE_STATUS)
+    /// Whether a byte has come.
+    pub(crate) fn has_data(&self) -> bool {
+        self.0.line_status().contains(LineStatus::DATA_READY)
+    }
+
+    /// Whether bytes can be sent.
+    pub(crate) fn has_room(&self) -> bool {
+        self.0.line_status().contains(LineStatus::TRANSMIT_EMPTY)
     }
 
     /// Sends a byte, for which there is room.
@@ -58,7 +63,7 @@ impl Serial {
     pub fn write_bytes(&self, bytes: &[u8]) {
         for &byte in bytes {
             let mut left = PATIENCE;
-            while self.0.read(LINE_STATUS) & TRANSMIT_EMPTY == 0 && left > 0 {
+            while !self.has_room() && left > 0 {
                 left -= 1;
                 core::hint::spin_loop();
             }
@@ -98,7 +103,7 @@ impl Write for Serial {
 
 impl WriteReady for Serial {
     fn write_ready(&mut self) -> Result<bool, Infallible> {
-        Ok(self.0.read(LINE_STATUS) & TRANSMIT_EMPTY != 0)
+        Ok(self.has_room())
     }
 }
 
@@ -127,6 +132,6 @@ impl Read for Serial {
 
 impl ReadReady for Serial {
     fn read_ready(&mut self) -> Result<bool, Infallible> {
-        Ok(self.0.read(LINE_STATUS) & DATA_READY != 0)
+        Ok(self.has_data())
     }
 }

@@ -2,30 +2,77 @@
 //!
 //! Source: National Semiconductor PC16550D data sheet, 8.0.
 
+use bitflags::bitflags;
 use takt_kernel::machine::Port;
 
 pub(crate) const DATA: u16 = 0;
-pub(crate) const INTERRUPTS: u16 = 1;
+const INTERRUPTS: u16 = 1;
 /// Read: which interrupt; written: the FIFOs' control.
 pub(crate) const CAUSE: u16 = 2;
 const LINE_CONTROL: u16 = 3;
-pub(crate) const MODEM_CONTROL: u16 = 4;
-pub(crate) const LINE_STATUS: u16 = 5;
-pub(crate) const MODEM_STATUS: u16 = 6;
+const MODEM_CONTROL: u16 = 4;
+const LINE_STATUS: u16 = 5;
+const MODEM_STATUS: u16 = 6;
 pub(crate) const SCRATCH: u16 = 7;
 
-const DIVISOR_LATCH: u8 = 1 << 7;
-const EIGHT_BITS: u8 = 3;
+bitflags! {
+    /// The line's control register.
+    struct LineControl: u8 {
+        const EIGHT_BITS = 3;
+        /// The first two registers are the divisor's.
+        const DIVISOR_LATCH = 1 << 7;
+    }
 
-/// Of the line's status: a byte has come.
-pub(crate) const DATA_READY: u8 = 1 << 0;
-/// Of the line's status: as many bytes can be sent as the FIFO has room for.
-pub(crate) const TRANSMIT_EMPTY: u8 = 1 << 5;
+    /// The FIFOs' control register.
+    pub(crate) struct Fifos: u8 {
+        /// On and emptied, an interrupt for each byte.
+        const ON = 0x07;
+        /// An interrupt from 8 bytes on, or when no more come.
+        const EIGHT_BYTES = 0x80;
+    }
 
-/// FIFOs on and emptied, an interrupt for each byte.
-pub(crate) const FIFOS: u8 = 0x07;
-/// Of the FIFOs' control besides: an interrupt from 8 bytes on, or when no more come.
-pub(crate) const EIGHT_BYTES: u8 = 0x80;
+    /// The line's status register.
+    #[derive(Clone, Copy)]
+    pub(crate) struct LineStatus: u8 {
+        /// A byte has come.
+        const DATA_READY = 1 << 0;
+        const OVERRUN = 1 << 1;
+        const PARITY = 1 << 2;
+        const FRAMING = 1 << 3;
+        const BREAK = 1 << 4;
+        /// As many bytes can be sent as the FIFO has room for.
+        const TRANSMIT_EMPTY = 1 << 5;
+        /// The last bit has gone out.
+        const IDLE = 1 << 6;
+    }
+
+    /// The modem's control register.
+    pub(crate) struct ModemControl: u8 {
+        const DTR = 1 << 0;
+        const RTS = 1 << 1;
+        /// The interrupt's line is led to the outside of the UART.
+        const OUT2 = 1 << 3;
+        const LOOPBACK = 1 << 4;
+    }
+
+    /// The modem's status register.
+    pub(crate) struct ModemStatus: u8 {
+        const CTS = 1 << 4;
+        const DSR = 1 << 5;
+        const RI = 1 << 6;
+        const DCD = 1 << 7;
+    }
+
+    /// The interrupt enable register.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Interrupts: u8 {
+        /// A byte was received, or something is wrong with one.
+        const RECEIVED = 1 << 0 | 1 << 2;
+        /// The transmitter takes bytes.
+        const ROOM = 1 << 1;
+    }
+}
+
 /// Of the interrupt's identification: there is a FIFO, and it is on. An 8250 has none.
 const HAS_FIFO: u8 = 3 << 6;
 /// Bytes of a 16550's FIFO.
@@ -64,17 +111,33 @@ impl Registers {
         unsafe { Port::<u8>::new(self.base + register).read() }
     }
 
+    pub(crate) fn line_status(&self) -> LineStatus {
+        LineStatus::from_bits_retain(self.read(LINE_STATUS))
+    }
+
+    pub(crate) fn modem_status(&self) -> ModemStatus {
+        ModemStatus::from_bits_retain(self.read(MODEM_STATUS))
+    }
+
+    pub(crate) fn control_modem(&self, signals: ModemControl) {
+        self.write(MODEM_CONTROL, signals.bits());
+    }
+
+    pub(crate) fn enable(&self, interrupts: Interrupts) {
+        self.write(INTERRUPTS, interrupts.bits());
+    }
+
     /// Sets it up, 8N1, without interrupts, with its input clock divided by 16 and that, and its FIFOs. Says how many bytes it
     /// takes when it is empty.
-    pub(crate) fn set_divisor(&self, divisor: u16, fifos: u8) -> usize {
+    pub(crate) fn set_divisor(&self, divisor: u16, fifos: Fifos) -> usize {
         let [low, high] = divisor.to_le_bytes();
-        self.write(INTERRUPTS, 0);
-        self.write(LINE_CONTROL, DIVISOR_LATCH);
+        self.enable(Interrupts::empty());
+        self.write(LINE_CONTROL, LineControl::DIVISOR_LATCH.bits());
         self.write(DATA, low);
         self.write(INTERRUPTS, high);
-        self.write(LINE_CONTROL, EIGHT_BITS);
-        self.write(CAUSE, fifos);
-        self.write(MODEM_CONTROL, 0x03);
+        self.write(LINE_CONTROL, LineControl::EIGHT_BITS.bits());
+        self.write(CAUSE, fifos.bits());
+        self.control_modem(ModemControl::DTR | ModemControl::RTS);
         match self.read(CAUSE) & HAS_FIFO {
             HAS_FIFO => FIFO_LEN,
             _ => 1,

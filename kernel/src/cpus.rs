@@ -67,10 +67,8 @@ pub(crate) fn set_online() {
 /// Makes another CPU do what is wanted of it ([`other_cpu`](crate::other_cpu)).
 #[cold]
 pub(crate) fn kick(cpu: CpuRef) {
-    apic::send(
-        cpu.apic_id.get(),
-        u32::from(interrupts::KICK_VECTOR) | 1 << 14,
-    );
+    let kick = apic::Command::interrupt(interrupts::KICK_VECTOR);
+    apic::send(cpu.apic_id.get(), kick);
     proof::not_alone!("nobody kicks the only CPU");
 }
 

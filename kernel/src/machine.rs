@@ -162,7 +162,7 @@ pub unsafe fn send_startup(apic_id: u32, page: u8) {
 /// # Source
 /// Intel SDM volume 3A, 11.6.1.
 pub unsafe fn send_ipi(apic_id: u32, command: u32) {
-    apic::send(apic_id, command);
+    apic::send(apic_id, apic::Command::from_bits_retain(command));
 }
 
 /// Changes the frequency of the TSC, by which lengths of time become cycles.

@@ -27,7 +27,6 @@ use crate::log::TAKT_LOG_DROPPED;
 use crate::machine::TAKT_MACHINE;
 use crate::rtt;
 use crate::serial::Serial;
-use crate::uart::{DATA_READY, TRANSMIT_EMPTY};
 
 /// An access to the UART takes a microsecond or two, in which no interrupt is taken: none is made so close to a timer.
 const MARGIN: Nanos = Nanos::from_micros(20);
@@ -181,7 +180,7 @@ impl Line {
     /// Gives the UART what it takes, as long as it `may`; says whether nothing is left.
     fn pump(&mut self, may: impl Fn() -> bool) -> bool {
         while self.at < self.len {
-            if !may() || PORT.line_status() & TRANSMIT_EMPTY == 0 {
+            if !may() || !PORT.has_room() {
                 return false;
             }
             for _ in 0..self.fifo {
@@ -214,7 +213,7 @@ impl Line {
 
     /// Takes what the host has sent.
     fn listen(&mut self) {
-        if PORT.line_status() & DATA_READY != 0 && PORT.take() == STOP {
+        if PORT.has_data() && PORT.take() == STOP {
             rtt::put_command(STOP);
         }
     }
@@ -383,7 +382,7 @@ fn tell(text: &str) {
 /// What the host says to the end.
 fn answer() -> Option<u8> {
     (0..PATIENCE).find_map(|_| {
-        let is_there = PORT.line_status() & DATA_READY != 0;
+        let is_there = PORT.has_data();
         is_there
             .then(|| PORT.take())
             .filter(|byte| matches!(*byte, TAKEN | AGAIN))

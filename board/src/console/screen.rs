@@ -4,13 +4,17 @@
 //! read. Whoever writes does so by `&self`: two that write at once mix their characters, which is the worst that comes of a
 //! fault's report in the middle of a line.
 
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering::Relaxed};
 
+use bitflags::bitflags;
 use embedded_graphics::geometry::{OriginDimensions, Point};
 use embedded_graphics::image::GetPixel;
 use embedded_graphics::mono_font::ascii::FONT_10X20 as FONT;
 use embedded_graphics::pixelcolor::BinaryColor;
 use takt_kernel::machine::Port;
+use volatile::VolatilePtr;
+use volatile::access::WriteOnly;
 
 use crate::loader::{Framebuffer, Kind};
 
@@ -28,11 +32,15 @@ const GLYPH: (usize, usize) = (10, 20);
 pub(super) unsafe fn hide_cursor() {
     const INDEX: u16 = 0x3d4;
     const CURSOR_START: u8 = 0x0a;
-    const OFF: u8 = 1 << 5;
+    bitflags! {
+        struct CursorStart: u8 {
+            const OFF = 1 << 5;
+        }
+    }
     // SAFETY: a VGA's, by the caller's promise.
     unsafe { Port::<u8>::new(INDEX).write(CURSOR_START) };
     // SAFETY: the data of the register that was just selected.
-    unsafe { Port::<u8>::new(INDEX + 1).write(OFF) };
+    unsafe { Port::<u8>::new(INDEX + 1).write(CursorStart::OFF.bits()) };
 }
 
 /// What a text is, which its colour shows. The number is EGA's attribute.
@@ -184,15 +192,21 @@ impl Surface {
         (lines - 1) * self.pitch + line
     }
 
+    /// Its memory, so many bytes behind its beginning.
+    fn at<T>(&self, offset: usize) -> VolatilePtr<'_, T, WriteOnly> {
+        debug_assert!(offset + size_of::<T>() <= self.extent());
+        let at = NonNull::new((self.base + offset) as *mut T).unwrap_or(NonNull::dangling());
+        // SAFETY: within the extent, which whoever made this promised to be mapped.
+        unsafe { VolatilePtr::new_restricted(WriteOnly, at) }
+    }
+
     /// Draws the character of a cell.
     fn draw(&self, cell: usize, value: u16) {
         let (column, row) = (cell % COLUMNS, cell / COLUMNS);
         let [attribute, byte] = value.to_be_bytes();
         match self.kind {
             Kind::Text => {
-                let at = self.base + row * self.pitch + column * 2;
-                // SAFETY: within the extent, which whoever made this promised to be mapped.
-                unsafe { (at as *mut u16).write_volatile(value) };
+                self.at(row * self.pitch + column * 2).write(value);
             }
             Kind::Pixels { positions } => {
                 let style = match attribute {
@@ -213,9 +227,8 @@ impl Surface {
         let per_row = FONT.image.size().width as usize / GLYPH.0;
         let (left, top) = (index % per_row * GLYPH.0, index / per_row * GLYPH.1);
         for y in 0..GLYPH.1 * self.scale {
-            let line = self.base
-                + (row * GLYPH.1 * self.scale + y) * self.pitch
-                + column * GLYPH.0 * self.scale * 4;
+            let line =
+                (row * GLYPH.1 * self.scale + y) * self.pitch + column * GLYPH.0 * self.scale * 4;
             for x in 0..GLYPH.0 * self.scale {
                 let of_font = Point::new(
                     (left + x / self.scale) as i32,
@@ -223,8 +236,7 @@ impl Surface {
                 );
                 let is_set = byte != 0 && FONT.image.pixel(of_font) == Some(BinaryColor::On);
                 let pixel = if is_set { color } else { 0 };
-                // SAFETY: within the extent, which whoever made this promised to be mapped.
-                unsafe { ((line + x * 4) as *mut u32).write_volatile(pixel) };
+                self.at(line + x * 4).write(pixel);
             }
         }
     }

@@ -7,35 +7,37 @@
 
 use core::ptr::NonNull;
 
+use bitflags::bitflags;
 use takt_kernel::Error;
 use takt_kernel::irq::Irq;
 use takt_kernel::time::Nanos;
 use volatile::VolatilePtr;
 
+use crate::hpet::{CAPABILITIES, CONFIGURATION, COUNTER, Configuration};
 use crate::ioapic::{Line, Pin, Polarity, Trigger};
 use crate::lock::IrqLock;
 use crate::pci::message_address;
 
-const CAPABILITIES: usize = 0;
 const PERIOD: usize = 4;
-const CONFIGURATION: usize = 0x10;
-const COUNTER: usize = 0xf0;
 
-/// The counter counts.
-const ENABLE: u32 = 1 << 0;
-/// Comparators 0 and 1 have the interrupts of the interval timer and of the real-time clock.
-const LEGACY: u32 = 1 << 1;
+bitflags! {
+    /// The lower half of a comparator's configuration.
+    #[derive(Clone, Copy)]
+    #[repr(transparent)]
+    struct Comparator: u32 {
+        const INTERRUPT = 1 << 2;
+        const PERIODIC = 1 << 3;
+        const CAN_BE_PERIODIC = 1 << 4;
+        /// The next write to the comparator sets it, the one behind it the period.
+        const SET_VALUE = 1 << 6;
+        const BITS_32 = 1 << 8;
+        const MESSAGES = 1 << 14;
+        const HAS_MESSAGES = 1 << 15;
+    }
+}
 
-// A comparator's configuration.
-const INTERRUPT: u32 = 1 << 2;
-const PERIODIC: u32 = 1 << 3;
-const CAN_BE_PERIODIC: u32 = 1 << 4;
-/// The next write to the comparator sets it, the one behind it the period.
-const SET_VALUE: u32 = 1 << 6;
-const BITS_32: u32 = 1 << 8;
+/// In a comparator's configuration, the pin at which its interrupts come in.
 const PIN_SHIFT: u32 = 9;
-const MESSAGES: u32 = 1 << 14;
-const HAS_MESSAGES: u32 = 1 << 15;
 
 /// Counts of the counter by which the comparator is ahead at least: a comparator that is passed already waits for a whole turn.
 const MIN_COUNTS: u32 = 128;
@@ -58,8 +60,8 @@ pub(crate) fn init(base: Option<usize>) {
     STATE.with(|state| state.base = base.filter(|base| *base >= 3 << 30));
 }
 
-fn register(base: usize, offset: usize) -> VolatilePtr<'static, u32> {
-    let at = NonNull::new((base + offset) as *mut u32).unwrap_or(NonNull::dangling());
+fn register<T>(base: usize, offset: usize) -> VolatilePtr<'static, T> {
+    let at = NonNull::new((base + offset) as *mut T).unwrap_or(NonNull::dangling());
     // SAFETY: ACPI says that the HPET's registers are there, and they are mapped.
     unsafe { VolatilePtr::new(at) }
 }
@@ -73,15 +75,15 @@ enum Way {
 impl Way {
     /// Has the interrupts of the comparator with its registers there come to a handler.
     fn find(base: usize, offset: usize, irq: Irq, cpu: usize) -> Result<Self, Error> {
-        let configuration = register(base, offset);
-        if configuration.read() & HAS_MESSAGES != 0 {
+        let configuration = register::<Comparator>(base, offset);
+        if configuration.read().contains(Comparator::HAS_MESSAGES) {
             let (irq, address) = irq.routed(|_| message_address(cpu))?;
-            register(base, offset + 0x10).write(irq.vector().into());
-            register(base, offset + 0x14).write(address);
-            configuration.write(BITS_32 | MESSAGES);
+            register::<u32>(base, offset + 0x10).write(irq.vector().into());
+            register::<u32>(base, offset + 0x14).write(address);
+            configuration.write(Comparator::BITS_32 | Comparator::MESSAGES);
             return Ok(Self::Message(irq));
         }
-        let pins = register(base, offset + 4).read();
+        let pins = register::<u32>(base, offset + 4).read();
         let free = |gsi: &u32| pins & 1 << gsi != 0 && !Pin::is_routed(*gsi);
         // The lower ones are those of ISA.
         let free = || (0..32).rev().find(free).ok_or(Error::OutOfResources);
@@ -92,7 +94,8 @@ impl Way {
             polarity: Polarity::High,
         };
         let line = pin.route(irq, cpu)?;
-        configuration.write(BITS_32 | pin.gsi << PIN_SHIFT);
+        let pin = Comparator::from_bits_retain(pin.gsi << PIN_SHIFT);
+        configuration.write(Comparator::BITS_32 | pin);
         line.unmask();
         Ok(Self::Pin(line))
     }
@@ -122,7 +125,7 @@ impl Timer {
     pub fn take(comparator: u8, irq: Irq, cpu: usize) -> Result<Self, Error> {
         let claim = |state: &mut State| {
             let base = state.base.ok_or(Error::InvalidArgument)?;
-            let last = register(base, CAPABILITIES).read() >> 8 & 0x1f;
+            let last = register::<u32>(base, CAPABILITIES).read() >> 8 & 0x1f;
             if u32::from(comparator) > last {
                 return Err(Error::InvalidArgument);
             }
@@ -130,8 +133,8 @@ impl Timer {
                 return Err(Error::InvalidState);
             }
             state.taken |= 1 << comparator;
-            let configuration = register(base, CONFIGURATION);
-            configuration.write(configuration.read() & !LEGACY | ENABLE);
+            register::<Configuration>(base, CONFIGURATION)
+                .update(|before| (before - Configuration::LEGACY) | Configuration::ENABLE);
             Ok(base)
         };
         let (irq, base) = irq.routed(|_| STATE.with(claim))?;
@@ -170,10 +173,10 @@ impl Timer {
         }
     }
 
-    fn configure(&self, set: u32, clear: u32) -> u32 {
-        let configuration = register(self.base, self.offset);
+    fn configure(&self, set: Comparator, clear: Comparator) -> Comparator {
+        let configuration = register::<Comparator>(self.base, self.offset);
         let before = configuration.read();
-        configuration.write(before & !clear | set);
+        configuration.write((before - clear) | set);
         before
     }
 
@@ -186,7 +189,7 @@ impl Timer {
         self.stop();
         let (counter, comparator) = self.counter_and_comparator();
         STATE.with(|_| {
-            self.configure(INTERRUPT, PERIODIC);
+            self.configure(Comparator::INTERRUPT, Comparator::PERIODIC);
             loop {
                 let target = counter.read().wrapping_add(counts);
                 comparator.write(target);
@@ -206,12 +209,15 @@ impl Timer {
     /// As [`one_shot`](Self::one_shot); [`Error::InvalidState`] if the comparator cannot.
     pub fn periodic(&mut self, period: Nanos) -> Result<(), Error> {
         let counts = self.counts(period)?;
-        if self.stop() & CAN_BE_PERIODIC == 0 {
+        if !self.stop().contains(Comparator::CAN_BE_PERIODIC) {
             return Err(Error::InvalidState);
         }
         let (counter, comparator) = self.counter_and_comparator();
         STATE.with(|_| {
-            self.configure(INTERRUPT | PERIODIC | SET_VALUE, 0);
+            self.configure(
+                Comparator::INTERRUPT | Comparator::PERIODIC | Comparator::SET_VALUE,
+                Comparator::empty(),
+            );
             comparator.write(counter.read().wrapping_add(counts));
             comparator.write(counts);
         });
@@ -219,8 +225,8 @@ impl Timer {
     }
 
     /// It comes no more; gives what its configuration was.
-    fn stop(&self) -> u32 {
-        self.configure(0, INTERRUPT)
+    fn stop(&self) -> Comparator {
+        self.configure(Comparator::empty(), Comparator::INTERRUPT)
     }
 
     /// It comes no more.

@@ -6,6 +6,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
+use bitflags::bitflags;
 use embedded_hal::delay::DelayNs;
 use spin::Once;
 use takt_kernel::machine::Port;
@@ -29,15 +30,29 @@ const A: u8 = 0xa;
 const B: u8 = 0xb;
 const C: u8 = 0xc;
 
-/// In A: within 244 us the registers of the time change.
-const UPDATE_IN_PROGRESS: u8 = 1 << 7;
-/// In B: hours from 0 to 23.
-const HOURS_24: u8 = 1 << 1;
-/// In B: no BCD.
-const BINARY: u8 = 1 << 2;
-const ALARM_INTERRUPT: u8 = 1 << 5;
-/// In C.
-const ALARM: u8 = 1 << 5;
+bitflags! {
+    /// Register A.
+    struct Progress: u8 {
+        /// Within 244 us the registers of the time change.
+        const UPDATE = 1 << 7;
+    }
+
+    /// Register B.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    struct Mode: u8 {
+        /// Hours from 0 to 23.
+        const HOURS_24 = 1 << 1;
+        /// No BCD.
+        const BINARY = 1 << 2;
+        const ALARM_INTERRUPT = 1 << 5;
+    }
+
+    /// Register C: which interrupts have come.
+    struct Causes: u8 {
+        const ALARM = 1 << 5;
+    }
+}
+
 /// In hours of 12: afternoon.
 const PM: u8 = 1 << 7;
 
@@ -66,6 +81,19 @@ impl Ports {
         Self::select(register);
         // SAFETY: its data port.
         unsafe { Port::<u8>::new(0x71).read() }
+    }
+
+    fn mode(&mut self) -> Mode {
+        Mode::from_bits_retain(self.read(B))
+    }
+
+    fn set_mode(&mut self, mode: Mode) {
+        self.write(B, mode.bits());
+    }
+
+    /// What has come since the last reading, which takes it back.
+    fn take_causes(&mut self) -> Causes {
+        Causes::from_bits_retain(self.read(C))
     }
 
     fn write(&mut self, register: u8, value: u8) {
@@ -112,13 +140,13 @@ struct Raw {
     month: u8,
     year: u8,
     century: Option<u8>,
-    b: u8,
+    mode: Mode,
 }
 
 impl Raw {
     /// None while they change.
     fn read(ports: &mut Ports) -> Option<Self> {
-        if ports.read(A) & UPDATE_IN_PROGRESS != 0 {
+        if Progress::from_bits_retain(ports.read(A)).contains(Progress::UPDATE) {
             return None;
         }
         Some(Self {
@@ -130,13 +158,13 @@ impl Raw {
                 0 => None,
                 register => Some(ports.read(register)),
             },
-            b: ports.read(B),
+            mode: ports.mode(),
         })
     }
 
     /// A register's number.
     fn number(self, value: u8) -> Option<u8> {
-        match (self.b & BINARY != 0, value >> 4, value & 0xf) {
+        match (self.mode.contains(Mode::BINARY), value >> 4, value & 0xf) {
             (true, ..) => Some(value),
             (false, tens @ 0..=9, ones @ 0..=9) => Some(10 * tens + ones),
             _ => None,
@@ -146,7 +174,7 @@ impl Raw {
     /// None if they are no time: a clock that was never set.
     fn decode(self) -> Option<DateTime> {
         let [hours, minutes, seconds] = self.time;
-        let hour = if self.b & HOURS_24 != 0 {
+        let hour = if self.mode.contains(Mode::HOURS_24) {
             self.number(hours)?
         } else {
             let hour = self.number(hours & !PM)?;
@@ -175,19 +203,19 @@ impl Raw {
     }
 
     /// A number as the registers have it.
-    fn encode(b: u8, number: u8) -> u8 {
-        match b & BINARY {
-            0 => 16 * (number / 10) + number % 10,
-            _ => number,
+    fn encode(mode: Mode, number: u8) -> u8 {
+        match mode.contains(Mode::BINARY) {
+            false => 16 * (number / 10) + number % 10,
+            true => number,
         }
     }
 
     /// An hour as the registers have it.
-    fn encode_hour(b: u8, hour: u8) -> u8 {
-        if b & HOURS_24 != 0 {
-            return Self::encode(b, hour);
+    fn encode_hour(mode: Mode, hour: u8) -> u8 {
+        if mode.contains(Mode::HOURS_24) {
+            return Self::encode(mode, hour);
         }
-        let of_12 = Self::encode(b, (hour + 11) % 12 + 1);
+        let of_12 = Self::encode(mode, (hour + 11) % 12 + 1);
         of_12 | if hour >= 12 { PM } else { 0 }
     }
 }
@@ -218,8 +246,7 @@ pub fn now() -> Result<DateTime, Error> {
 }
 
 extern "C" fn on_alarm(_: usize, _: Instant) {
-    // Reading it takes the interrupt back.
-    if PORTS.with(|ports| ports.read(C)) & ALARM != 0 {
+    if PORTS.with(Ports::take_causes).contains(Causes::ALARM) {
         // A permit that nobody has taken says it as well.
         let _ = CAME.give();
     }
@@ -241,7 +268,7 @@ impl Alarm {
         }
         let route = || Pin::isa(8)?.route(irq::request("rtc", on_alarm, 0)?, cpu);
         let line = route().inspect_err(|_| IS_OPEN.store(false, Relaxed))?;
-        PORTS.with(|ports| ports.read(C));
+        PORTS.with(Ports::take_causes);
         LINE.call_once(|| line).unmask();
         Ok(Self(()))
     }
@@ -255,15 +282,15 @@ impl Alarm {
             return Err(Error::InvalidArgument);
         }
         PORTS.with(|ports| {
-            let b = ports.read(B);
-            ports.write(B, b & !ALARM_INTERRUPT);
-            ports.write(HOURS_ALARM, Raw::encode_hour(b, at.hour));
-            ports.write(MINUTES_ALARM, Raw::encode(b, at.minute));
-            ports.write(SECONDS_ALARM, Raw::encode(b, at.second));
+            let mode = ports.mode();
+            ports.set_mode(mode - Mode::ALARM_INTERRUPT);
+            ports.write(HOURS_ALARM, Raw::encode_hour(mode, at.hour));
+            ports.write(MINUTES_ALARM, Raw::encode(mode, at.minute));
+            ports.write(SECONDS_ALARM, Raw::encode(mode, at.second));
             // What came at the last time.
-            ports.read(C);
+            ports.take_causes();
             let _ = CAME.try_take();
-            ports.write(B, b | ALARM_INTERRUPT);
+            ports.set_mode(mode | Mode::ALARM_INTERRUPT);
         });
         Ok(())
     }
@@ -271,8 +298,8 @@ impl Alarm {
     /// No more of them.
     pub fn clear(&mut self) {
         PORTS.with(|ports| {
-            let b = ports.read(B);
-            ports.write(B, b & !ALARM_INTERRUPT);
+            let mode = ports.mode();
+            ports.set_mode(mode - Mode::ALARM_INTERRUPT);
         });
     }
 
@@ -295,7 +322,7 @@ mod tests {
         month: 0x12,
         year: 0x99,
         century: Some(0x20),
-        b: HOURS_24,
+        mode: Mode::HOURS_24,
     };
 
     fn time(hour: u8, minute: u8, second: u8) -> Time {
@@ -321,7 +348,7 @@ mod tests {
             month: 12,
             year: 99,
             century: Some(20),
-            b: HOURS_24 | BINARY,
+            mode: Mode::HOURS_24 | Mode::BINARY,
         };
         assert_eq!(binary.decode(), Some(expected));
         let year = |year, century| {
@@ -340,28 +367,33 @@ mod tests {
 
     #[test]
     fn hours_of_twelve_are_decoded_and_encoded() {
-        for b in [0, BINARY, HOURS_24, HOURS_24 | BINARY] {
+        for mode in [
+            Mode::empty(),
+            Mode::BINARY,
+            Mode::HOURS_24,
+            Mode::HOURS_24 | Mode::BINARY,
+        ] {
             for hour in 0..24 {
-                let raw = Raw::encode_hour(b, hour);
+                let raw = Raw::encode_hour(mode, hour);
                 let it = Raw {
-                    time: [raw, Raw::encode(b, 59), Raw::encode(b, 7)],
-                    day: Raw::encode(b, 31),
-                    month: Raw::encode(b, 12),
-                    year: Raw::encode(b, 26),
+                    time: [raw, Raw::encode(mode, 59), Raw::encode(mode, 7)],
+                    day: Raw::encode(mode, 31),
+                    month: Raw::encode(mode, 12),
+                    year: Raw::encode(mode, 26),
                     century: None,
-                    b,
+                    mode,
                 };
                 assert_eq!(
                     it.decode().map(|it| it.time),
                     Some(time(hour, 59, 7)),
-                    "{b} {hour}"
+                    "{mode:?} {hour}"
                 );
             }
         }
         let hour = |raw| {
             Raw {
                 time: [raw, 0, 0],
-                b: 0,
+                mode: Mode::empty(),
                 ..RAW
             }
             .decode()
@@ -394,7 +426,7 @@ mod tests {
             Raw { year: 0xff, ..RAW },
             Raw {
                 year: 255,
-                b: BINARY | HOURS_24,
+                mode: Mode::BINARY | Mode::HOURS_24,
                 ..RAW
             },
         ] {

@@ -27,6 +27,7 @@ mod request;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use bitflags::bitflags;
 use embedded_hal::delay::DelayNs;
 use embedded_hal::i2c::{ErrorKind, ErrorType, I2c, NoAcknowledgeSource, Operation};
 use takt_kernel::machine::Port;
@@ -45,25 +46,39 @@ const DATA1: u16 = 6;
 const BLOCK: u16 = 7;
 const AUXILIARY_CONTROL: u16 = 0xd;
 
-const BUSY: u8 = 1 << 0;
-const DONE: u8 = 1 << 1;
-const DEVICE_ERROR: u8 = 1 << 2;
-const COLLISION: u8 = 1 << 3;
-const FAILED: u8 = 1 << 4;
-const IN_USE: u8 = 1 << 6;
-const BYTE_DONE: u8 = 1 << 7;
-/// All that are cleared by writing them.
-const ENDED: u8 = DONE | DEVICE_ERROR | COLLISION | FAILED | BYTE_DONE;
+bitflags! {
+    /// The status register.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    struct Status: u8 {
+        const BUSY = 1 << 0;
+        const DONE = 1 << 1;
+        const DEVICE_ERROR = 1 << 2;
+        const COLLISION = 1 << 3;
+        const FAILED = 1 << 4;
+        const IN_USE = 1 << 6;
+        const BYTE_DONE = 1 << 7;
+        /// All that are cleared by writing them.
+        const ENDED = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 7;
+    }
 
-const KILL: u8 = 1 << 1;
-const LAST_BYTE: u8 = 1 << 5;
-const START: u8 = 1 << 6;
+    /// The control register.
+    #[derive(Clone, Copy)]
+    struct Control: u8 {
+        const KILL = 1 << 1;
+        const LAST_BYTE = 1 << 5;
+        const START = 1 << 6;
+    }
+
+    /// The host configuration's register.
+    struct Configuration: u32 {
+        const ENABLE = 1 << 0;
+        /// Blocks go out as they are, without their length.
+        const I2C_FORMAT = 1 << 2;
+    }
+}
 
 // In configuration space.
 const HOST_CONFIGURATION: u16 = 0x40;
-const ENABLE: u32 = 1 << 0;
-/// Blocks go out as they are, without their length.
-const I2C_FORMAT: u32 = 1 << 2;
 
 /// The longest that a device may hold the clock is 25 ms.
 const PATIENCE: Nanos = Nanos::from_millis(50);
@@ -128,8 +143,8 @@ pub struct SmBus {
 
 /// Takes the controller's semaphore: whoever reads its bit as 0 has it, since the bit reads as 1 from then on, until a 1 is
 /// written to it. Until `wait` says that it was long enough.
-fn claim(mut status: impl FnMut() -> u8, mut wait: impl FnMut() -> bool) -> Result<(), Error> {
-    while status() & IN_USE != 0 {
+fn claim(mut status: impl FnMut() -> Status, mut wait: impl FnMut() -> bool) -> Result<(), Error> {
+    while status().contains(Status::IN_USE) {
         if !wait() {
             return Err(Error::InUse);
         }
@@ -165,17 +180,15 @@ impl SmBus {
             ports,
             has_modules,
         };
-        bus.configure(ENABLE, I2C_FORMAT);
+        bus.configure(Configuration::ENABLE, Configuration::I2C_FORMAT);
         Some(bus)
     }
 
-    fn configure(&self, set: u32, clear: u32) {
-        let before = self.function.read(HOST_CONFIGURATION);
+    fn configure(&self, set: Configuration, clear: Configuration) {
+        let before = Configuration::from_bits_retain(self.function.read(HOST_CONFIGURATION));
+        let after = (before - clear) | set;
         // SAFETY: it decides how this bus works; the controller accesses no memory.
-        unsafe {
-            self.function
-                .write(HOST_CONFIGURATION, before & !clear | set)
-        };
+        unsafe { self.function.write(HOST_CONFIGURATION, after.bits()) };
     }
 
     fn read_register(&self, register: u16) -> u8 {
@@ -188,19 +201,32 @@ impl SmBus {
         unsafe { Port::<u8>::new(self.ports + register).write(value) };
     }
 
+    fn status(&self) -> Status {
+        Status::from_bits_retain(self.read_register(STATUS))
+    }
+
+    /// Clears these bits of the status.
+    fn clear(&self, bits: Status) {
+        self.write_register(STATUS, bits.bits());
+    }
+
+    fn control(&self, bits: Control) {
+        self.write_register(CONTROL, bits.bits());
+    }
+
     /// Waits until one of these bits of the status is set; or until the controller is idle if there are none.
-    fn wait_for(&self, bits: u8) -> Result<u8, Error> {
+    fn wait_for(&self, bits: Status) -> Result<Status, Error> {
         let deadline = Instant::after(PATIENCE);
         loop {
-            let status = self.read_register(STATUS);
-            let is_reached = match bits {
-                0 => status & BUSY == 0,
-                _ => status & bits != 0,
+            let status = self.status();
+            let is_reached = match bits.is_empty() {
+                true => !status.contains(Status::BUSY),
+                false => status.intersects(bits),
             };
             match status {
-                _ if status & FAILED != 0 => return Err(Error::Killed),
-                _ if status & COLLISION != 0 => return Err(Error::ArbitrationLoss),
-                _ if status & DEVICE_ERROR != 0 => return Err(Error::NoAcknowledge),
+                _ if status.contains(Status::FAILED) => return Err(Error::Killed),
+                _ if status.contains(Status::COLLISION) => return Err(Error::ArbitrationLoss),
+                _ if status.contains(Status::DEVICE_ERROR) => return Err(Error::NoAcknowledge),
                 _ if is_reached => return Ok(status),
                 _ if Instant::now() > deadline => return Err(Error::TimedOut),
                 _ => Delay.delay_us(POLL_US),
@@ -217,19 +243,19 @@ impl SmBus {
     ) -> Result<(), Error> {
         let deadline = Instant::after(PATIENCE);
         claim(
-            || self.read_register(STATUS),
+            || self.status(),
             || {
                 Delay.delay_us(POLL_US);
                 Instant::now() <= deadline
             },
         )?;
-        self.write_register(STATUS, ENDED);
+        self.clear(Status::ENDED);
         let result = self
-            .wait_for(0)
+            .wait_for(Status::empty())
             .map_err(|_| Error::InUse)
             .and_then(|_| self.transfer(address, request, read, nr_read));
         // Whoever waits for the controller may have it.
-        self.write_register(STATUS, ENDED | IN_USE);
+        self.clear(Status::ENDED | Status::IN_USE);
         result
     }
 
@@ -259,63 +285,63 @@ impl SmBus {
             _ => first,
         };
         self.write_register(DATA0, len);
-        let protocol = (request.protocol as u8) << 2;
+        let protocol = Control::from_bits_retain((request.protocol as u8) << 2);
         if is_block {
-            self.configure(I2C_FORMAT, 0);
+            self.configure(Configuration::I2C_FORMAT, Configuration::empty());
             self.write_register(BLOCK, first);
         }
         let result = if is_block {
-            self.write_register(CONTROL, START | protocol);
+            self.control(Control::START | protocol);
             self.send_block(&request.data)
         } else if is_i2c_read {
-            self.write_register(CONTROL, START | protocol);
+            self.control(Control::START | protocol);
             self.receive_block(protocol, read, nr_read)
         } else {
-            self.write_register(CONTROL, START | protocol);
-            self.wait_for(DONE).map(|_| {
+            self.control(Control::START | protocol);
+            self.wait_for(Status::DONE).map(|_| {
                 for to in read {
                     *to = self.read_register(DATA0);
                 }
             })
         };
         // It goes on after some errors.
-        if result.is_err() && self.read_register(STATUS) & BUSY != 0 {
-            self.write_register(CONTROL, KILL);
+        if result.is_err() && self.status().contains(Status::BUSY) {
+            self.control(Control::KILL);
             Delay.delay_us(POLL_US);
-            self.write_register(CONTROL, 0);
+            self.control(Control::empty());
         }
         if is_block {
-            self.configure(0, I2C_FORMAT);
+            self.configure(Configuration::empty(), Configuration::I2C_FORMAT);
         }
         result
     }
 
     fn send_block(&self, data: &[u8]) -> Result<(), Error> {
         for next in data.iter().skip(1) {
-            self.wait_for(BYTE_DONE)?;
+            self.wait_for(Status::BYTE_DONE)?;
             self.write_register(BLOCK, *next);
-            self.write_register(STATUS, BYTE_DONE);
+            self.clear(Status::BYTE_DONE);
         }
-        self.wait_for(BYTE_DONE)?;
-        self.write_register(STATUS, BYTE_DONE);
-        self.wait_for(DONE).map(drop)
+        self.wait_for(Status::BYTE_DONE)?;
+        self.clear(Status::BYTE_DONE);
+        self.wait_for(Status::DONE).map(drop)
     }
 
     fn receive_block<'b>(
         &self,
-        protocol: u8,
+        protocol: Control,
         read: impl Iterator<Item = &'b mut u8>,
         nr: usize,
     ) -> Result<(), Error> {
         for (at, to) in read.enumerate() {
             if at + 1 == nr {
-                self.write_register(CONTROL, protocol | LAST_BYTE);
+                self.control(protocol | Control::LAST_BYTE);
             }
-            self.wait_for(BYTE_DONE)?;
+            self.wait_for(Status::BYTE_DONE)?;
             *to = self.read_register(BLOCK);
-            self.write_register(STATUS, BYTE_DONE);
+            self.clear(Status::BYTE_DONE);
         }
-        self.wait_for(DONE).map(drop)
+        self.wait_for(Status::DONE).map(drop)
     }
 }
 
@@ -353,7 +379,11 @@ mod tests {
             let claimed = claim(
                 || {
                     reads += 1;
-                    if reads > given_back { DONE } else { IN_USE }
+                    if reads > given_back {
+                        Status::DONE
+                    } else {
+                        Status::IN_USE
+                    }
                 },
                 || {
                     waits += 1;

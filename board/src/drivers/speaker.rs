@@ -4,18 +4,24 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use bitflags::bitflags;
 use embedded_hal::pwm::{Error as PwmError, ErrorKind, ErrorType, SetDutyCycle};
 use takt_kernel::machine::Port;
 
 use crate::lock::IrqLock;
 use crate::pic::PIT_HZ;
 
-/// The timer counts.
-const GATE: u8 = 1 << 0;
-/// The timer's output goes to the speaker.
-const DATA: u8 = 1 << 1;
-/// Bits that are written: the others are the state of things.
-const WRITTEN: u8 = 0x0f;
+bitflags! {
+    /// Port 61h.
+    struct Control: u8 {
+        /// The timer counts.
+        const GATE = 1 << 0;
+        /// The timer's output goes to the speaker.
+        const DATA = 1 << 1;
+        /// Bits that are written: the others are the state of things.
+        const WRITTEN = 0x0f;
+    }
+}
 
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 /// Port 61h has bits of others as well.
@@ -41,13 +47,14 @@ impl PwmError for Error {
 #[derive(Debug)]
 pub struct Speaker(());
 
-fn control(bits: u8) {
+fn control(bits: Control) {
     CONTROL.with(|()| {
         let mut port = Port::<u8>::new(0x61);
         // SAFETY: the port is there on every PC; reading it has no effect.
-        let before = unsafe { port.read() };
+        let before = Control::from_bits_retain(unsafe { port.read() });
+        let others = (before & Control::WRITTEN) - (Control::GATE | Control::DATA);
         // SAFETY: the port of every PC, and the lock is held: the bits of others stay as they are.
-        unsafe { port.write(before & WRITTEN & !(GATE | DATA) | bits) };
+        unsafe { port.write((others | bits).bits()) };
     });
 }
 
@@ -64,7 +71,7 @@ impl Speaker {
         if IS_TAKEN.swap(true, Relaxed) {
             return None;
         }
-        control(0);
+        control(Control::empty());
         Some(Self(()))
     }
 
@@ -96,10 +103,10 @@ impl SetDutyCycle for Speaker {
 
     fn set_duty_cycle(&mut self, duty: u16) -> Result<(), Error> {
         let bits = match duty {
-            0 => 0,
-            1 => GATE | DATA,
+            0 => Control::empty(),
+            1 => Control::GATE | Control::DATA,
             // A timer that does not count puts out a one.
-            2 => DATA,
+            2 => Control::DATA,
             _ => return Err(Error::DutyCycle),
         };
         control(bits);

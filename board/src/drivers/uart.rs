@@ -19,27 +19,11 @@ use super::Error;
 use crate::capture;
 use crate::ioapic::{Line, Pin};
 use crate::lock::IrqLock;
-use crate::uart::{
-    CAUSE, DATA, DATA_READY, EIGHT_BYTES, FIFOS, INTERRUPTS, LINE_STATUS, MODEM_CONTROL,
-    MODEM_STATUS, Registers, SCRATCH, TRANSMIT_EMPTY,
-};
+use crate::uart::{CAUSE, DATA, Fifos, Interrupts, LineStatus, ModemControl, Registers, SCRATCH};
 
 mod port;
 
 pub use port::Port;
-
-/// A byte was received, or something is wrong with one.
-const ON_RECEIVED: u8 = 1 << 0 | 1 << 2;
-/// The transmitter takes bytes.
-const ON_ROOM: u8 = 1 << 1;
-
-const OVERRUN: u8 = 1 << 1;
-const PARITY: u8 = 1 << 2;
-const FRAMING: u8 = 1 << 3;
-const BREAK: u8 = 1 << 4;
-
-/// The interrupt's line is led to the outside of the UART.
-const OUT2: u8 = 1 << 3;
 
 /// Bytes for which interrupts are off at most.
 const CHUNK: usize = 16;
@@ -89,8 +73,8 @@ pub struct Outputs {
 struct State<const RECEIVE: usize, const TRANSMIT: usize> {
     received: Deque<u8, RECEIVE>,
     to_send: Deque<u8, TRANSMIT>,
-    /// What the interrupt register holds.
-    interrupts: u8,
+    /// Those that are on.
+    interrupts: Interrupts,
     /// Bytes that an empty transmitter takes.
     fifo_len: usize,
     counts: Counts,
@@ -171,7 +155,7 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
             state: IrqLock::new(State {
                 received: Deque::new(),
                 to_send: Deque::new(),
-                interrupts: 0,
+                interrupts: Interrupts::empty(),
                 fifo_len: 1,
                 counts: Counts {
                     overruns: 0,
@@ -221,31 +205,36 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
         let irq = irq::request(self.name, on_interrupt::<RECEIVE, TRANSMIT>, argument)?;
         let line = pin.route(irq, cpu)?;
         self.state.with(|state| {
-            state.fifo_len = self.registers.set_divisor(divisor, FIFOS | EIGHT_BYTES);
-            self.registers.write(MODEM_CONTROL, OUT2 | 0x03);
+            state.fifo_len = self
+                .registers
+                .set_divisor(divisor, Fifos::ON | Fifos::EIGHT_BYTES);
+            self.registers
+                .control_modem(ModemControl::all() - ModemControl::LOOPBACK);
             // What came before, and at another speed.
-            self.registers.read(LINE_STATUS);
+            self.registers.line_status();
             self.registers.read(DATA);
         });
         self.line.call_once(|| line).unmask();
-        self.state.with(|state| self.enable(state, ON_RECEIVED));
+        self.state
+            .with(|state| self.enable(state, Interrupts::RECEIVED));
         Ok(())
     }
 
-    fn enable(&self, state: &mut State<RECEIVE, TRANSMIT>, interrupts: u8) {
+    fn enable(&self, state: &mut State<RECEIVE, TRANSMIT>, interrupts: Interrupts) {
         state.interrupts = interrupts;
-        self.registers.write(INTERRUPTS, interrupts);
+        self.registers.enable(interrupts);
     }
 
     /// Reads the line's status, whose errors are gone then: counts them.
-    fn line_status(&self, counts: &mut Counts) -> u8 {
-        let status = self.registers.read(LINE_STATUS);
-        counts.overruns += u32::from(status & OVERRUN != 0);
-        counts.breaks += u32::from(status & BREAK != 0);
+    fn line_status(&self, counts: &mut Counts) -> LineStatus {
+        let status = self.registers.line_status();
+        let has = |bit| u32::from(status.contains(bit));
+        counts.overruns += has(LineStatus::OVERRUN);
+        counts.breaks += has(LineStatus::BREAK);
         // A break looks like a byte without a stop bit.
-        if status & BREAK == 0 {
-            counts.parity += u32::from(status & PARITY != 0);
-            counts.framing += u32::from(status & FRAMING != 0);
+        if !status.contains(LineStatus::BREAK) {
+            counts.parity += has(LineStatus::PARITY);
+            counts.framing += has(LineStatus::FRAMING);
         }
         status
     }
@@ -259,14 +248,14 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
                 return handled;
             }
             match cause >> 1 & 7 {
-                0 => _ = self.registers.read(MODEM_STATUS),
+                0 => _ = self.registers.modem_status(),
                 1 => handled.sent |= self.send(state),
                 _ => handled.received |= self.receive(state),
             }
         }
         // It goes on to want something: the next edge, for which others may run first.
-        self.registers.write(INTERRUPTS, 0);
-        self.registers.write(INTERRUPTS, state.interrupts);
+        self.registers.enable(Interrupts::empty());
+        self.registers.enable(state.interrupts);
         handled
     }
 
@@ -275,16 +264,16 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
     fn receive(&self, state: &mut State<RECEIVE, TRANSMIT>) -> bool {
         for nr in 0..CHUNK {
             if state.received.is_full() {
-                self.enable(state, state.interrupts & !ON_RECEIVED);
+                self.enable(state, state.interrupts - Interrupts::RECEIVED);
                 return nr != 0;
             }
             let status = self.line_status(&mut state.counts);
-            if status & DATA_READY == 0 {
+            if !status.contains(LineStatus::DATA_READY) {
                 return nr != 0;
             }
             let byte = self.registers.read(DATA);
             // What comes with a break is no byte.
-            if status & BREAK == 0 {
+            if !status.contains(LineStatus::BREAK) {
                 let _ = state.received.push_back(byte);
             }
         }
@@ -293,12 +282,13 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
 
     /// From the ring to the FIFO; says whether there were any.
     fn send(&self, state: &mut State<RECEIVE, TRANSMIT>) -> bool {
-        if self.line_status(&mut state.counts) & TRANSMIT_EMPTY == 0 {
+        let status = self.line_status(&mut state.counts);
+        if !status.contains(LineStatus::TRANSMIT_EMPTY) {
             return false;
         }
         for nr in 0..state.fifo_len {
             let Some(byte) = state.to_send.pop_front() else {
-                self.enable(state, state.interrupts & !ON_ROOM);
+                self.enable(state, state.interrupts - Interrupts::ROOM);
                 return nr != 0;
             };
             self.registers.write(DATA, byte);

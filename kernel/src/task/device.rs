@@ -62,7 +62,7 @@ impl Task {
         let Some(first) = self.interrupts().first() else {
             return;
         };
-        self.gate.io_apic.store(io_apic, Relaxed);
+        self.gate.io_apic.store(io_apic.cast(), Relaxed);
         self.gate.register.store(register, Relaxed);
         self.gate.unmasked.store(unmasked, Relaxed);
         self.gate.masked.store(masked, Relaxed);

@@ -16,7 +16,7 @@ mod storm;
 mod stress;
 mod tally;
 mod target;
-mod waits;
+pub(super) mod waits;
 mod written;
 
 pub(super) use target::Choice;
@@ -86,7 +86,7 @@ const IMAGES: [Image; 5] = [
     Image {
         name: "ontarget",
         folder: "ontarget",
-        build: |name| build(&Recipe::tests(name, &["ontarget"]), |_| true),
+        build: |_| ontarget(),
     },
     Image {
         name: "functions",
@@ -152,6 +152,11 @@ pub(super) fn list_of_image(elf: &Elf, choice: &Choice) -> Result<ExitCode> {
         }
         Ok(writeln!(out, "\n{} tests, 0 benchmarks", names.len())?)
     })
+}
+
+/// The image with the kernel's own.
+pub(in crate::commands) fn ontarget() -> Result<Elf> {
+    build(&Recipe::tests("ontarget", &["ontarget"]), |_| true)
 }
 
 /// One with the tasks of a manifest.

@@ -3,12 +3,9 @@
 use embedded_io::{ErrorType, Read, ReadReady, Write, WriteReady};
 use takt_kernel::time::{Instant, Nanos, sleep};
 
-use super::{CHUNK, Counts, Error, Inputs, ON_RECEIVED, ON_ROOM, OUT2, Outputs, Uart};
+use super::{CHUNK, Counts, Error, Inputs, Outputs, Uart};
 use crate::ioapic::Line;
-use crate::uart::{MODEM_CONTROL, MODEM_STATUS};
-
-/// Of the line's status: the last bit has gone out.
-const IDLE: u8 = 1 << 6;
+use crate::uart::{Interrupts, LineStatus, ModemControl, ModemStatus};
 
 /// An open serial port.
 ///
@@ -49,9 +46,9 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Port<RECEIVE, TRANSMIT> {
                     *to = byte;
                     nr += 1;
                 }
-                if state.interrupts & ON_RECEIVED == 0 {
+                if !state.interrupts.contains(Interrupts::RECEIVED) {
                     // There is room again for what is in the FIFO.
-                    uart.enable(state, state.interrupts | ON_RECEIVED);
+                    uart.enable(state, state.interrupts | Interrupts::RECEIVED);
                 }
                 (nr, !state.received.is_empty())
             });
@@ -86,9 +83,9 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Port<RECEIVE, TRANSMIT> {
                     }
                     nr += 1;
                 }
-                if state.interrupts & ON_ROOM == 0 {
+                if !state.interrupts.contains(Interrupts::ROOM) {
                     // An empty transmitter says so at once.
-                    uart.enable(state, state.interrupts | ON_ROOM);
+                    uart.enable(state, state.interrupts | Interrupts::ROOM);
                 }
                 (nr, !state.to_send.is_full())
             });
@@ -112,21 +109,22 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Port<RECEIVE, TRANSMIT> {
     /// The signals from the other side, now.
     #[must_use]
     pub fn inputs(&self) -> Inputs {
-        let status = self.uart.registers.read(MODEM_STATUS);
-        let is_set = |bit: u8| status & 1 << bit != 0;
+        let status = self.uart.registers.modem_status();
         Inputs {
-            cts: is_set(4),
-            dsr: is_set(5),
-            ri: is_set(6),
-            dcd: is_set(7),
+            cts: status.contains(ModemStatus::CTS),
+            dsr: status.contains(ModemStatus::DSR),
+            ri: status.contains(ModemStatus::RI),
+            dcd: status.contains(ModemStatus::DCD),
         }
     }
 
     /// Sets the signals to the other side.
     pub fn set_outputs(&self, outputs: Outputs) {
-        let bit = |is_set: bool, bit: u8| u8::from(is_set) << bit;
-        let value = bit(outputs.dtr, 0) | bit(outputs.rts, 1) | OUT2 | bit(outputs.loopback, 4);
-        self.uart.registers.write(MODEM_CONTROL, value);
+        let mut signals = ModemControl::OUT2;
+        signals.set(ModemControl::DTR, outputs.dtr);
+        signals.set(ModemControl::RTS, outputs.rts);
+        signals.set(ModemControl::LOOPBACK, outputs.loopback);
+        self.uart.registers.control_modem(signals);
     }
 
     /// The interrupt: its name, and to which CPU it comes.
@@ -166,7 +164,7 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Write for Port<RECEIVE, TRANSM
                 let nr = state.to_send.len();
                 (nr, uart.line_status(&mut state.counts))
             });
-            if nr == 0 && status & IDLE != 0 {
+            if nr == 0 && status.contains(LineStatus::IDLE) {
                 return Ok(());
             }
             sleep(Nanos::new(byte_ns * (nr as u64 + 1)))?;

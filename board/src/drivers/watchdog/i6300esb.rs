@@ -5,6 +5,7 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use bitflags::bitflags;
 use takt_kernel::Error;
 use volatile::VolatilePtr;
 
@@ -17,17 +18,28 @@ const LOCK: u16 = 0x68;
 
 /// Neither an interrupt nor an SMI at the end of the first stage.
 const NO_INTERRUPT: u16 = 3;
-const ENABLE: u8 = 1 << 1;
-const LOCKED: u8 = 1 << 0;
+
+bitflags! {
+    /// The lock's register.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    struct Lock: u8 {
+        const LOCKED = 1 << 0;
+        const ENABLED = 1 << 1;
+    }
+
+    /// The reload's register.
+    #[derive(Clone, Copy)]
+    #[repr(transparent)]
+    struct Reload: u16 {
+        const FED = 1 << 8;
+        const HAS_BITTEN = 1 << 9;
+    }
+}
 
 // In memory.
 const STAGE_1: usize = 0;
 const STAGE_2: usize = 4;
 const RELOAD: usize = 0xc;
-
-/// In the register of the reload.
-const FED: u16 = 1 << 8;
-const HAS_BITTEN: u16 = 1 << 9;
 
 /// 2^15 cycles of PCI's 33 MHz.
 const UNIT_NS: u64 = 992_969;
@@ -57,10 +69,13 @@ impl I6300esb {
             base,
             has_bitten: false,
         };
-        watchdog.has_bitten = watchdog.register::<u16>(RELOAD).read() & HAS_BITTEN != 0;
+        watchdog.has_bitten = watchdog
+            .register::<Reload>(RELOAD)
+            .read()
+            .contains(Reload::HAS_BITTEN);
         if watchdog.has_bitten {
             // Not at the next boot as well.
-            watchdog.write(RELOAD, HAS_BITTEN);
+            watchdog.write(RELOAD, Reload::HAS_BITTEN);
         }
         Some(watchdog)
     }
@@ -79,15 +94,11 @@ impl I6300esb {
         self.register(offset).write(value);
     }
 
-    fn lock_register(&self) -> u8 {
-        self.function.read_as(LOCK)
-    }
-
     /// Says whether it is so then.
-    fn enable(&mut self, enable: u8) -> Result<(), Error> {
+    fn enable(&mut self, enable: Lock) -> Result<(), Error> {
         // SAFETY: whether the watchdog counts; it accesses no memory.
-        unsafe { self.function.write_as(LOCK, enable) };
-        match self.lock_register() & (ENABLE | LOCKED) == enable {
+        unsafe { self.function.write_as(LOCK, enable.bits()) };
+        match Lock::from_bits_truncate(self.function.read_as(LOCK)) == enable {
             true => Ok(()),
             false => Err(Error::InvalidState),
         }
@@ -98,22 +109,22 @@ impl Watchdog for I6300esb {
     fn start(&mut self, timeout_ms: u32) -> Result<u32, Error> {
         let found = units(timeout_ms, UNIT_NS, 1, MAX_UNITS);
         let (stage, ms) = found.ok_or(Error::InvalidArgument)?;
-        self.enable(0)?;
+        self.enable(Lock::empty())?;
         // SAFETY: what the watchdog does at the end of a stage.
         unsafe { self.function.write_as(CONFIGURATION, NO_INTERRUPT) };
         self.write(STAGE_1, stage);
         self.write(STAGE_2, stage);
-        self.enable(ENABLE)?;
+        self.enable(Lock::ENABLED)?;
         self.feed();
         Ok(ms)
     }
 
     fn feed(&mut self) {
-        self.write(RELOAD, FED);
+        self.write(RELOAD, Reload::FED);
     }
 
     fn stop(&mut self) -> Result<(), Error> {
-        self.enable(0)
+        self.enable(Lock::empty())
     }
 
     fn has_bitten(&self) -> bool {

@@ -5,6 +5,7 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use bitflags::bitflags;
 use takt_kernel::Error;
 use takt_kernel::machine::Port;
 use volatile::VolatilePtr;
@@ -16,13 +17,11 @@ use crate::pci::Function;
 const PM_BASE: u16 = 0x40;
 const ROOT_COMPLEX: u16 = 0xf0;
 
-/// In the root complex's registers: what the straps say.
+/// In the root complex's registers.
 const STRAPS: usize = 0x3410;
-const NO_REBOOT: u32 = 1 << 5;
 
 /// Behind the ports of power management.
 const SMI_ENABLE: u16 = 0x30;
-const SMI_ON_TCO: u32 = 1 << 13;
 const TCO: u16 = 0x60;
 
 // Behind those of the TCO.
@@ -32,10 +31,35 @@ const STATUS_2: u16 = 6;
 const CONTROL_1: u16 = 8;
 const TIMER: u16 = 0x12;
 
-const TIMED_OUT: u16 = 1 << 3;
-/// The second time in a row, and the machine was reset for it.
-const TIMED_OUT_TWICE: u16 = 1 << 1;
-const HALTED: u16 = 1 << 11;
+bitflags! {
+    /// What the straps say.
+    #[derive(Clone, Copy)]
+    #[repr(transparent)]
+    struct Straps: u32 {
+        const NO_REBOOT = 1 << 5;
+    }
+
+    /// Which events are SMIs.
+    struct Smis: u32 {
+        const TCO = 1 << 13;
+    }
+
+    /// The first status register.
+    struct First: u16 {
+        const TIMED_OUT = 1 << 3;
+    }
+
+    /// The second status register.
+    struct Second: u16 {
+        /// The second time in a row, and the machine was reset for it.
+        const TIMED_OUT = 1 << 1;
+    }
+
+    /// The first control register.
+    struct Control: u16 {
+        const HALTED = 1 << 11;
+    }
+}
 
 const TICK_NS: u64 = 600_000_000;
 /// By the data sheet.
@@ -49,7 +73,7 @@ static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 #[derive(Debug)]
 pub struct Tco {
     ports: u16,
-    straps: VolatilePtr<'static, u32>,
+    straps: VolatilePtr<'static, Straps>,
     has_bitten: bool,
 }
 
@@ -76,17 +100,18 @@ impl Tco {
             return None;
         }
         let straps = (root_complex & !0x3fff) as usize + STRAPS;
-        let straps = NonNull::new(straps as *mut u32)?;
+        let straps = NonNull::new(straps as *mut Straps)?;
         let mut tco = Self {
             ports: base + TCO,
             // SAFETY: the bridge says that the root complex's registers are there, and they are mapped.
             straps: unsafe { VolatilePtr::new(straps) },
             has_bitten: false,
         };
-        tco.has_bitten = tco.read(STATUS_2) & TIMED_OUT_TWICE != 0;
+        let status = Second::from_bits_retain(tco.read(STATUS_2));
+        tco.has_bitten = status.contains(Second::TIMED_OUT);
         if tco.has_bitten {
             // Not at the next boot as well.
-            tco.write(STATUS_2, TIMED_OUT_TWICE);
+            tco.write(STATUS_2, Second::TIMED_OUT.bits());
         }
         Some(tco)
     }
@@ -101,11 +126,16 @@ impl Tco {
         unsafe { Port::<u16>::new(self.ports + register).write(value) };
     }
 
+    fn control(&self) -> Control {
+        Control::from_bits_retain(self.read(CONTROL_1))
+    }
+
     /// Says whether it is so then.
-    fn set_halted(&mut self, halted: u16) -> Result<(), Error> {
-        let control = self.read(CONTROL_1) & !HALTED;
-        self.write(CONTROL_1, control | halted);
-        match self.read(CONTROL_1) & HALTED == halted {
+    fn set_halted(&mut self, is_halted: bool) -> Result<(), Error> {
+        let mut control = self.control();
+        control.set(Control::HALTED, is_halted);
+        self.write(CONTROL_1, control.bits());
+        match self.control().contains(Control::HALTED) == is_halted {
             true => Ok(()),
             false => Err(Error::InvalidState),
         }
@@ -115,9 +145,9 @@ impl Tco {
     fn disable_smi(&self) {
         let mut port = Port::<u32>::new(self.ports - TCO + SMI_ENABLE);
         // SAFETY: which events are SMIs; reading it has no effect.
-        let before = unsafe { port.read() };
+        let before = Smis::from_bits_retain(unsafe { port.read() });
         // SAFETY: the same register: the other events stay as they are.
-        unsafe { port.write(before & !SMI_ON_TCO) };
+        unsafe { port.write((before - Smis::TCO).bits()) };
     }
 }
 
@@ -125,28 +155,28 @@ impl Watchdog for Tco {
     fn start(&mut self, timeout_ms: u32) -> Result<u32, Error> {
         let found = units(timeout_ms, TICK_NS, MIN_TICKS, MAX_TICKS);
         let (ticks, ms) = found.ok_or(Error::InvalidArgument)?;
-        self.straps.update(|straps| straps & !NO_REBOOT);
-        if self.straps.read() & NO_REBOOT != 0 {
+        self.straps.update(|straps| straps - Straps::NO_REBOOT);
+        if self.straps.read().contains(Straps::NO_REBOOT) {
             return Err(Error::InvalidState);
         }
         self.disable_smi();
-        self.set_halted(HALTED)?;
+        self.set_halted(true)?;
         let others = self.read(TIMER) & !(MAX_TICKS as u16);
         self.write(TIMER, others | ticks as u16);
-        self.write(STATUS_1, TIMED_OUT);
+        self.write(STATUS_1, First::TIMED_OUT.bits());
         self.feed();
-        self.set_halted(0)?;
+        self.set_halted(false)?;
         Ok(ms)
     }
 
     fn feed(&mut self) {
         self.write(RELOAD, 1);
         // That it has come to the second stage.
-        self.write(STATUS_1, TIMED_OUT);
+        self.write(STATUS_1, First::TIMED_OUT.bits());
     }
 
     fn stop(&mut self) -> Result<(), Error> {
-        self.set_halted(HALTED)
+        self.set_halted(true)
     }
 
     fn has_bitten(&self) -> bool {

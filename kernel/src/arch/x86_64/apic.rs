@@ -7,8 +7,9 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use bitflags::bitflags;
 use volatile::VolatilePtr;
-use x86_64::registers::model_specific::Msr;
+use x86_64::registers::model_specific::{ApicBase, ApicBaseFlags, Msr};
 
 use super::interrupts::{
     self, FIRST_DEVICE_VECTOR, KICK_VECTOR, NR_DEVICE_VECTORS, SPURIOUS_VECTOR, TIMER_VECTOR,
@@ -16,7 +17,6 @@ use super::interrupts::{
 use super::proof;
 use super::tsc;
 
-const APIC_BASE: u32 = 0x1b;
 const TSC_DEADLINE: u32 = 0x6e0;
 
 const ID: usize = 0x20;
@@ -34,9 +34,51 @@ const INITIAL_COUNT: usize = 0x380;
 const CURRENT_COUNT: usize = 0x390;
 const DIVIDE: usize = 0x3e0;
 
-const MASKED: u32 = 1 << 16;
-const MODE_TSC_DEADLINE: u32 = 2 << 17;
-const DELIVERY_NMI: u32 = 4 << 8;
+bitflags! {
+    /// An entry of the local vector table; its lowest byte is the vector.
+    #[derive(Clone, Copy)]
+    #[repr(transparent)]
+    struct Local: u32 {
+        /// It comes as an NMI.
+        const NMI = 4 << 8;
+        const MASKED = 1 << 16;
+        /// The timer's: it comes when the TSC reaches a deadline, else when the counter reaches zero.
+        const TSC_DEADLINE = 2 << 17;
+    }
+
+    /// The low half of the interrupt command register; its lowest byte is the vector.
+    #[derive(Clone, Copy)]
+    #[repr(transparent)]
+    pub(crate) struct Command: u32 {
+        const INIT = 5 << 8;
+        const STARTUP = 6 << 8;
+        /// The last message is not on its way yet.
+        const PENDING = 1 << 12;
+        const ASSERT = 1 << 14;
+        /// To this CPU, whatever the high half says.
+        const TO_ITSELF = 1 << 18;
+    }
+
+    /// The spurious interrupt's register; its lowest byte is the vector.
+    #[derive(Clone, Copy)]
+    #[repr(transparent)]
+    struct Spurious: u32 {
+        const APIC_ENABLED = 1 << 8;
+    }
+}
+
+impl Local {
+    const fn vector(vector: u8) -> Self {
+        Self::from_bits_retain(vector as u32)
+    }
+}
+
+impl Command {
+    /// An interrupt of this vector.
+    pub(crate) const fn interrupt(vector: u8) -> Self {
+        Self::from_bits_retain(vector as u32).union(Self::ASSERT)
+    }
+}
 
 unsafe extern "C" {
     static __lapic_page: u8;
@@ -49,17 +91,25 @@ pub(crate) fn page() -> usize {
 
 #[inline(always)]
 fn register(offset: usize) -> VolatilePtr<'static, u32> {
+    typed_register(offset)
+}
+
+#[inline(always)]
+fn typed_register<T>(offset: usize) -> VolatilePtr<'static, T> {
     debug_assert!(offset < 0x1000);
     let address =
-        core::ptr::NonNull::new((page() + offset) as *mut u32).expect("the page is not at zero");
+        core::ptr::NonNull::new((page() + offset) as *mut T).expect("the page is not at zero");
     // SAFETY: the page is mapped uncached for the life of the system (`paging::build`).
     unsafe { VolatilePtr::new(address) }
 }
 
+fn set_local(entry: usize, value: Local) {
+    typed_register(entry).write(value);
+}
+
 /// Physical address of the register page.
 pub(crate) fn physical_base() -> u64 {
-    // SAFETY: reading IA32_APIC_BASE has no effect.
-    unsafe { Msr::new(APIC_BASE).read() & 0xf_ffff_f000 }
+    ApicBase::read().0.start_address().as_u64()
 }
 
 /// Counts of the timer per 2^32 cycles of the TSC.
@@ -73,27 +123,24 @@ static DEADLINE_MODE: AtomicU32 = AtomicU32::new(0);
 ///
 /// # Safety
 /// Once on each CPU, after the final page tables are in force.
-#[expect(
-    clippy::multiple_unsafe_ops_per_block,
-    reason = "one sequence of register writes"
-)]
 pub(crate) unsafe fn init() {
-    let mut base = Msr::new(APIC_BASE);
-    // SAFETY: leaving x2APIC needs one step through "disabled" (SDM 11.12.5).
-    unsafe {
-        let value = base.read();
-        if value & (1 << 10) != 0 {
-            base.write(value & !((1 << 10) | (1 << 11)));
-        }
-        base.write((value & !(1 << 10)) | (1 << 11));
+    let (page, mut flags) = ApicBase::read();
+    flags.insert(ApicBaseFlags::LAPIC_ENABLE);
+    if flags.contains(ApicBaseFlags::X2APIC_ENABLE) {
+        flags.remove(ApicBaseFlags::X2APIC_ENABLE);
+        // SAFETY: the page stays where it is; leaving x2APIC needs one step through "disabled" (SDM 11.12.5).
+        unsafe { ApicBase::write(page, flags - ApicBaseFlags::LAPIC_ENABLE) };
     }
+    // SAFETY: the page stays where it is.
+    unsafe { ApicBase::write(page, flags) };
     register(TASK_PRIORITY).write(0);
-    register(LVT_TIMER).write(MASKED | u32::from(TIMER_VECTOR));
-    register(LVT_LINT0).write(MASKED);
-    register(LVT_LINT1).write(DELIVERY_NMI);
-    register(LVT_ERROR).write(MASKED);
+    set_local(LVT_TIMER, Local::MASKED | Local::vector(TIMER_VECTOR));
+    set_local(LVT_LINT0, Local::MASKED);
+    set_local(LVT_LINT1, Local::NMI);
+    set_local(LVT_ERROR, Local::MASKED);
     register(DIVIDE).write(0b1011); // divide by 1
-    register(SPURIOUS).write(0x100 | u32::from(SPURIOUS_VECTOR));
+    let spurious = Spurious::from_bits_retain(SPURIOUS_VECTOR.into());
+    typed_register(SPURIOUS).write(spurious | Spurious::APIC_ENABLED);
 }
 
 /// This CPU's local APIC id.
@@ -146,11 +193,11 @@ pub(crate) fn vector_in_service() -> Option<u8> {
 pub(crate) fn start_timer(counts_hz: u64, tsc_hz: u64) {
     if tsc::has_deadline_timer() {
         DEADLINE_MODE.store(1, Relaxed);
-        register(LVT_TIMER).write(MODE_TSC_DEADLINE | u32::from(TIMER_VECTOR));
+        set_local(LVT_TIMER, Local::TSC_DEADLINE | Local::vector(TIMER_VECTOR));
     } else {
         let ratio = (u128::from(counts_hz) << 32) / u128::from(tsc_hz.max(1));
         COUNTS_PER_CYCLE.store(ratio as u64, Relaxed);
-        register(LVT_TIMER).write(u32::from(TIMER_VECTOR));
+        set_local(LVT_TIMER, Local::vector(TIMER_VECTOR));
     }
 }
 
@@ -237,16 +284,16 @@ pub(crate) fn arm(deadline: u64) {
 /// Interrupts off, on the CPU's own timer.
 pub(crate) fn set_timer_vector(vector: u8) {
     let mode = if is_deadline_mode() {
-        MODE_TSC_DEADLINE
+        Local::TSC_DEADLINE
     } else {
-        0
+        Local::empty()
     };
-    register(LVT_TIMER).write(mode | u32::from(vector));
+    set_local(LVT_TIMER, mode | Local::vector(vector));
 }
 
 /// Starts the counter from its highest value with the interrupt masked, for measuring its frequency.
 pub(crate) fn start_counting() {
-    register(LVT_TIMER).write(MASKED | u32::from(TIMER_VECTOR));
+    set_local(LVT_TIMER, Local::MASKED | Local::vector(TIMER_VECTOR));
     register(INITIAL_COUNT).write(u32::MAX);
 }
 
@@ -258,16 +305,12 @@ pub(crate) fn counted() -> u32 {
 
 /// Resets another CPU and has it wait for [`send_startup`].
 pub(crate) fn send_init(apic_id: u32) {
-    const INIT: u32 = 5 << 8;
-    const ASSERT: u32 = 1 << 14;
-    send(apic_id, INIT | ASSERT);
+    send(apic_id, Command::INIT | Command::ASSERT);
 }
 
 /// Starts another CPU in real mode at a page below 1 MiB.
 pub(crate) fn send_startup(apic_id: u32, page: u8) {
-    const STARTUP: u32 = 6 << 8;
-    const ASSERT: u32 = 1 << 14;
-    send(apic_id, STARTUP | ASSERT | u32::from(page));
+    send(apic_id, Command::STARTUP | Command::interrupt(page));
 }
 
 /// Sends an interrupt of a vector to this CPU.
@@ -275,27 +318,28 @@ pub(crate) fn send_startup(apic_id: u32, page: u8) {
 /// # Context
 /// Any, NMIs included: one that comes between the two halves of [`send`] leaves the half that is written.
 pub(crate) fn send_to_itself(vector: u8) {
-    const ASSERT: u32 = 1 << 14;
-    const ITSELF: u32 = 1 << 18;
     await_sent();
-    register(ICR_LOW).write(u32::from(vector) | ASSERT | ITSELF);
+    typed_register(ICR_LOW).write(Command::interrupt(vector) | Command::TO_ITSELF);
 }
 
 /// Waits until the last message is on its way.
 fn await_sent() {
-    while register(ICR_LOW).read() & (1 << 12) != 0 {
+    while typed_register::<Command>(ICR_LOW)
+        .read()
+        .contains(Command::PENDING)
+    {
         proof::bounded!("looks until the last message of the APIC is on its way");
         core::hint::spin_loop();
     }
 }
 
-/// Sends an interrupt, INIT or start-up message: `command` is the low half of the interrupt command register.
-pub(crate) fn send(apic_id: u32, command: u32) {
+/// Sends an interrupt, INIT or start-up message.
+pub(crate) fn send(apic_id: u32, command: Command) {
     // The two halves belong together: an interrupt between them may send one of its own.
     let were_enabled = interrupts::are_enabled();
     interrupts::disable();
     register(ICR_HIGH).write(apic_id << 24);
-    register(ICR_LOW).write(command);
+    typed_register(ICR_LOW).write(command);
     await_sent();
     if were_enabled {
         // SAFETY: they were on when this began, so no section is under way.

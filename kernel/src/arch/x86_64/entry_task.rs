@@ -22,7 +22,7 @@ use super::sse::keeps;
 use crate::config::MAX_CPUS;
 use crate::task::calls;
 use crate::task::frame::Frame;
-use crate::task::gate::{self, Gate};
+use crate::task::gate::{Gate, IoApic};
 use crate::task::object::Task;
 use crate::thread::tcb::{self, Tcb};
 
@@ -149,7 +149,7 @@ global_asm!(
     "mov eax, [r8 + {REGISTER}]",
     "mov [rdi], eax",
     "mov eax, [r8 + {UNMASKED}]",
-    "mov [rdi + 4 * {DATA}], eax",
+    "mov [rdi + {DATA}], eax",
     ".irp r, eax,edx,edi,r8d",
     "xor \\r, \\r",
     ".endr",
@@ -272,7 +272,7 @@ global_asm!(
     REGISTER = const GATE + offset_of!(Gate, register) as isize,
     UNMASKED = const GATE + offset_of!(Gate, unmasked) as isize,
     IO_APIC = const GATE + offset_of!(Gate, io_apic) as isize,
-    DATA = const gate::DATA,
+    DATA = const offset_of!(IoApic, data),
     NOTIFY = const Call::Notify as u8,
     REPLY = const Call::Reply as u8,
     REPLY_AND_RECEIVE = const Call::ReplyAndReceive as u8,

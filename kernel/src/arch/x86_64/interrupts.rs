@@ -3,6 +3,7 @@
 use core::arch::asm;
 use core::cell::UnsafeCell;
 
+use x86_64::registers::rflags::RFlags;
 use x86_64::structures::idt::{Entry, HandlerFunc, InterruptDescriptorTable};
 use x86_64::{PrivilegeLevel, VirtAddr};
 
@@ -79,7 +80,7 @@ pub fn are_enabled() -> bool {
 #[inline(always)]
 #[must_use]
 pub(crate) const fn are_enabled_in(flags: u64) -> bool {
-    flags & (1 << 9) != 0
+    RFlags::from_bits_retain(flags).contains(RFlags::INTERRUPT_FLAG)
 }
 
 /// RFLAGS.

@@ -15,6 +15,7 @@ mod giving_way;
 mod inheritance;
 mod interrupts;
 mod latency;
+mod lock;
 mod logging;
 mod manual;
 mod mapping;

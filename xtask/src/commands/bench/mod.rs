@@ -8,6 +8,7 @@
 //! | `functions` | what function tracing costs |
 //! | `latency` | IRQ and thread latency of the idle system |
 //! | `lines` | the cache lines of data that a switch touches |
+//! | `locks` | what two CPUs take of the kernel's lock |
 //! | `records` | the bytes of records, on average |
 //! | `sizes` | what an image's sections take |
 //! | `table` | the table as text or Markdown, and JSON |
@@ -19,6 +20,7 @@ mod functions;
 pub(super) mod images;
 mod latency;
 mod lines;
+mod locks;
 mod records;
 mod sizes;
 mod spec;
@@ -205,6 +207,7 @@ fn measure(look: impl FnOnce(&Elf, &Folder, &[(String, u64)]) -> Result<()>) -> 
     let words = "capture=off cpus=2 test=spread::calls_between_cpus_are_measured";
     let booted = folder.boot_on(2, &tasks, words, |arguments| arguments)?;
     values.extend(images::lines(&booted.serial)?);
+    locks::measure(&folder, &mut values)?;
     tell!("Tracing functions …");
     functions::measure(&folder, &mut values)?;
     Ok(values)

@@ -16,6 +16,7 @@ use crate::commands::bench::executed;
 use takt_base::term::last_lines;
 use takt_guest::Elf;
 use takt_guest::symbolize::Symbolizer;
+use takt_machine::counted::Plugin;
 use takt_machine::qemu::process::MAX_CMDLINE;
 use takt_machine::qemu::{Accel, GuestExit};
 
@@ -293,7 +294,8 @@ fn stressed(image: &Elf, test: &Listed, round: Round) -> Result<String> {
     }
     let scratch = takt_base::scratch::folder()?;
     let log = scratch.path().join("waits");
-    let (plugin, marks) = waits::plugin(image)?;
+    let marks = waits::marks(image);
+    let plugin = Plugin::with_marks(marks.iter().map(|(address, _)| *address))?;
     let plugin = Some((&plugin, log.as_path()));
     let notes = judge(image, test, &Boot { plugin, ..boot })?;
     let waits = waits::describe(&log, &marks, &notes, test.name.starts_with("stress::"))?;

@@ -1,4 +1,4 @@
-//! What several CPUs do at the kernel's lock while the random stress runs, counted from outside, under icount.
+//! What several CPUs do at the kernel's lock, counted from outside, under icount: while the random stress runs, and for `bench`.
 
 use std::io::BufReader;
 use std::path::Path;
@@ -6,7 +6,6 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use takt_guest::Elf;
-use takt_machine::counted::Plugin;
 use takt_machine::counted::log::{Event, Log};
 use takt_results::analysis::marks::{Mark, Marks};
 
@@ -17,23 +16,27 @@ const LONGEST: u64 = 142;
 /// How often the lock may be taken in 100 operations on objects, and for how many instructions it may be waited for.
 const MOST: (u64, u64) = (400, 100);
 
-/// The plugin that counts, and what it marks.
-pub(super) fn plugin(image: &Elf) -> Result<(Plugin, Vec<Mark>)> {
+/// The instructions of an image at which something becomes of the lock.
+pub(in crate::commands) fn marks(image: &Elf) -> Vec<(u64, Mark)> {
     let marks = Marks::of(image);
-    let all = (0..).map_while(|number| marks.get(number));
-    let (addresses, marks): (Vec<_>, Vec<_>) = all
+    (0..)
+        .map_while(|number| marks.get(number))
         .filter(|(_, mark)| matches!(mark, Mark::LockWait | Mark::Locked | Mark::Unlocked))
-        .unzip();
-    Ok((Plugin::with_marks(addresses.into_iter())?, marks))
+        .collect()
+}
+
+/// How often the lock was taken, and for how many instructions it was waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(in crate::commands) struct Counts {
+    pub(in crate::commands) acquired: u64,
+    pub(in crate::commands) waited: u64,
 }
 
 /// What the CPUs did.
 #[derive(Default)]
-struct Waits {
-    /// How often the kernel's lock was taken.
-    acquired: u64,
-    waited: u64,
-    longest_held: u64,
+pub(in crate::commands) struct Waits {
+    pub(in crate::commands) counts: Counts,
+    pub(in crate::commands) longest_held: u64,
     /// Of each CPU: the instructions that it has executed, and had when its section began.
     cpus: Vec<(u64, Option<u64>)>,
     /// Whose turn it is, since when.
@@ -41,16 +44,17 @@ struct Waits {
 }
 
 impl Waits {
-    fn see(&mut self, event: &Event, mark: Option<Mark>) {
+    /// Something was executed, which has this mark.
+    pub(in crate::commands) fn see(&mut self, event: &Event, mark: Option<Mark>) {
         let cpu = event.cpu as usize;
         self.cpus.resize(self.cpus.len().max(cpu + 1), (0, None));
         let (running, since) = std::mem::replace(&mut self.turn, (cpu, event.at));
         self.cpus[running].0 += event.at - since;
         let (executed, begun) = &mut self.cpus[cpu];
         match mark {
-            Some(Mark::LockWait) => self.waited += ROUND,
+            Some(Mark::LockWait) => self.counts.waited += ROUND,
             Some(Mark::Locked) => {
-                self.acquired += 1;
+                self.counts.acquired += 1;
                 *begun = Some(*executed);
             }
             Some(Mark::Unlocked) => {
@@ -68,7 +72,7 @@ impl Waits {
 /// If the lock was held for too long; or, for a stress of objects, taken or waited for too often.
 pub(super) fn describe(
     log: &Path,
-    marks: &[Mark],
+    marks: &[(u64, Mark)],
     notes: &str,
     is_of_objects: bool,
 ) -> Result<String> {
@@ -82,10 +86,11 @@ pub(super) fn describe(
     let mut waits = Waits::default();
     while let Some(event) = log.next_event()? {
         let mark = event.mark.and_then(|number| marks.get(number as usize));
-        waits.see(&event, mark.copied());
+        waits.see(&event, mark.map(|(_, mark)| *mark));
     }
+    let Counts { acquired, waited } = waits.counts;
     ensure!(
-        waits.acquired > 0 && operations > 0,
+        acquired > 0 && operations > 0,
         "nobody has taken the kernel's lock"
     );
     let longest = waits.longest_held;
@@ -95,11 +100,8 @@ pub(super) fn describe(
     );
     ensure!(
         !is_of_objects
-            || waits.acquired * 100 <= MOST.0 * operations
-                && waits.waited * 100 <= MOST.1 * operations,
-        "{} acquisitions and {} instructions waited in {operations} operations",
-        waits.acquired,
-        waits.waited
+            || acquired * 100 <= MOST.0 * operations && waited * 100 <= MOST.1 * operations,
+        "{acquired} acquisitions and {waited} instructions waited in {operations} operations"
     );
     let each = |count: u64| {
         format!(
@@ -110,8 +112,8 @@ pub(super) fn describe(
     };
     Ok(format!(
         " (kernel lock: {} acquisitions and {} instructions waited an operation, held for {longest} at most)",
-        each(waits.acquired),
-        each(waits.waited)
+        each(acquired),
+        each(waited)
     ))
 }
 
@@ -137,8 +139,14 @@ mod tests {
             waits.see(&event(at, cpu), mark);
         }
         assert_eq!(
-            (waits.acquired, waits.waited, waits.longest_held),
-            (1, ROUND, 12)
+            (waits.counts, waits.longest_held),
+            (
+                Counts {
+                    acquired: 1,
+                    waited: ROUND
+                },
+                12
+            )
         );
     }
 }
