@@ -19,7 +19,7 @@ use crate::error::{self, Error};
 use crate::probe;
 use crate::quantum;
 use crate::sched::{self, Inserted};
-use crate::section::{self, Any, Irq, Kind, Lent, Scheduled, Section, Thread};
+use crate::section::{self, Irq, Kind, Lent, Scheduled, Section, Thread};
 use crate::thread::tcb::{self, TcbRef};
 
 /// A switch that is noted: only the registers are still those of the thread that is left. Interrupts are off, and the
@@ -308,91 +308,103 @@ fn blocked_apart(section: Section<Thread, Scheduled>) -> Handoff {
     Handoff::to_best(section.reopen())
 }
 
-/// The end of a section that has made `t`, a thread of this CPU, ready: puts it into its run queue, and switches to it if that is due.
-#[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn woken<K: Kind>(mut section: Section<K, Scheduled>, t: TcbRef) -> Handoff {
-    // Read once: behind the place, which has seen the block, they could be others.
-    let (cpu, tid, prio) = (t.cpu(), t.tid(), t.prio());
-    if probe::is_wakeup_recorded(section.look_at(t)) {
-        return woken_watched(t, section);
+/// Where the switch is that the end of a section has made due.
+pub(crate) trait Due<K: Kind> {
+    /// The section ends, in which a switch may have become due.
+    fn end<L: Lent>(section: Section<K, L>) -> Handoff;
+
+    /// The section ends in which `t`, a thread of CPU `cpu`, which is this one, was put in front of all others.
+    fn switch_to(section: Section<K, Scheduled>, cpu: CpuRef, t: TcbRef) -> Handoff;
+}
+
+/// In the same section.
+pub(crate) enum AtOnce {}
+
+/// In a section of its own: for sections that are long without it.
+pub(crate) enum Apart {}
+
+impl<K: Kind> Due<K> for AtOnce {
+    #[inline(always)]
+    fn end<L: Lent>(section: Section<K, L>) -> Handoff {
+        Handoff::end(section)
     }
-    match sched::insert(&mut section, cpu, tid, prio) {
-        Inserted::BesideWatched => woken_peer(t, section),
-        Inserted::Behind => Handoff::stay(section, Ok(())),
-        Inserted::First if !section.is_from_enabled() => {
+
+    #[inline(always)]
+    fn switch_to(mut section: Section<K, Scheduled>, cpu: CpuRef, t: TcbRef) -> Handoff {
+        if !section.is_from_enabled() {
             percpu::set_need_resched();
             section.release();
             Handoff::done(Ok(()))
-        }
-        // Nothing forbids the switch, and none was due.
-        Inserted::First if percpu::is_calm() => {
+        } else if percpu::is_calm() {
+            // Nothing forbids the switch, and none was due.
             let _ = section.cpu(cpu).rq.pick_other();
             Handoff::switch(to(section, cpu, TcbRef::current(), t))
-        }
-        Inserted::First => {
+        } else {
             percpu::set_need_resched();
             Handoff::end(section)
         }
     }
 }
 
-#[inline(never)]
-fn woken_watched<K: Kind>(t: TcbRef, mut section: Section<K, Scheduled>) -> Handoff {
-    sched::enqueue(&mut section, t);
-    Handoff::end(section)
+impl<K: Kind> Due<K> for Apart {
+    #[inline(always)]
+    fn end<L: Lent>(section: Section<K, L>) -> Handoff {
+        Handoff::end_apart(section)
+    }
+
+    #[inline(always)]
+    fn switch_to(section: Section<K, Scheduled>, _: CpuRef, _: TcbRef) -> Handoff {
+        percpu::set_need_resched();
+        Handoff::end_apart(section)
+    }
+}
+
+/// The end of a section that has made `t`, a thread of this CPU, ready: puts it into its run queue, and switches to it if that is due.
+#[cfg_attr(feature = "fast-paths", inline(always))]
+pub(crate) fn woken<K: Kind, D: Due<K>>(mut section: Section<K, Scheduled>, t: TcbRef) -> Handoff {
+    // Read once: behind the place, which has seen the block, they could be others.
+    let (cpu, tid, prio) = (t.cpu(), t.tid(), t.prio());
+    if probe::is_wakeup_recorded(section.look_at(t)) {
+        return woken_watched::<K, D>(section, t);
+    }
+    match sched::insert(&mut section, cpu, tid, prio) {
+        Inserted::BesideWatched => woken_peer(section, t),
+        Inserted::Behind => Handoff::stay(section, Ok(())),
+        Inserted::First => D::switch_to(section, cpu, t),
+    }
 }
 
 #[inline(never)]
-fn woken_peer<K: Kind>(t: TcbRef, mut section: Section<K, Scheduled>) -> Handoff {
+fn woken_watched<K: Kind, D: Due<K>>(mut section: Section<K, Scheduled>, t: TcbRef) -> Handoff {
+    sched::enqueue(&mut section, t);
+    D::end(section)
+}
+
+#[inline(never)]
+fn woken_peer<K: Kind>(mut section: Section<K, Scheduled>, t: TcbRef) -> Handoff {
     quantum::quantum_needed(&mut section, t);
     Handoff::stay(section, Ok(()))
 }
 
-/// The end of a section that took a thread out of its wait queue, as [`wake_taken`](sched::wake_taken) in the middle of
-/// one.
+/// The end of a section that took a thread out of its wait queue.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn wake_taken<K: Kind>(mut section: Section<K>, tid: ThreadId) -> Handoff {
+pub(crate) fn wake_taken<K: Kind, D: Due<K>>(mut section: Section<K>, tid: ThreadId) -> Handoff {
     let t = TcbRef::of(tid);
     if t.is_elsewhere() {
         core::hint::cold_path();
-        return wake_taken_watched(section, t);
+        return wake_taken_watched::<K, D>(section, t);
     }
     let block = section.thread(t);
     if !sched::is_plain_wakeup(block) {
-        return wake_taken_watched(section, t);
+        return wake_taken_watched::<K, D>(section, t);
     }
     sched::end_plain_wait(block);
-    woken(section.narrow(), t)
+    woken::<K, D>(section.narrow(), t)
 }
 
 #[inline(never)]
-fn wake_taken_watched<K: Kind>(section: Section<K>, t: TcbRef) -> Handoff {
-    Handoff::end(sched::wake_taken(section, t))
-}
-
-/// [`wake_taken`] at the end of a section that is long without it: a switch has a section of its own.
-#[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn wake_taken_apart(mut section: Section<Any>, tid: ThreadId) -> Handoff {
-    let t = TcbRef::of(tid);
-    let block = section.thread(t);
-    if !sched::is_plain_wakeup(block) || probe::is_wakeup_recorded(block) || t.is_elsewhere() {
-        return wake_taken_apart_watched(section, t);
-    }
-    sched::end_plain_wait(block);
-    let (cpu, tid, prio) = (block.cpu, block.tid, block.prio);
-    match sched::insert(&mut section, cpu, tid, prio) {
-        Inserted::BesideWatched => woken_peer(t, section.narrow()),
-        Inserted::Behind => Handoff::stay(section, Ok(())),
-        Inserted::First => {
-            percpu::set_need_resched();
-            Handoff::end_apart(section)
-        }
-    }
-}
-
-#[inline(never)]
-fn wake_taken_apart_watched(section: Section<Any>, t: TcbRef) -> Handoff {
-    Handoff::end_apart(sched::wake_taken(section, t))
+fn wake_taken_watched<K: Kind, D: Due<K>>(section: Section<K>, t: TcbRef) -> Handoff {
+    D::end(sched::wake_taken(section, t))
 }
 
 /// A section has ended that made a switch due, and nothing forbids it: take it now, unless an interrupt has.

@@ -3,10 +3,8 @@
 //! Time is the TSC in cycles; nanoseconds exist at the edges only. Timers are tickless: each CPU has a queue of
 //! deadlines, and its local APIC timer is set to the earliest.
 
-use crate::arch::tsc;
 use crate::error::Error;
 use crate::sched;
-use crate::switch::Handoff;
 use crate::timers;
 use crate::wait;
 
@@ -22,16 +20,7 @@ pub fn sleep_until(deadline: Instant) -> Result<(), Error> {
     if !sched::may_block() {
         return Err(Error::WrongContext);
     }
-    begin_sleep(deadline).finish()
-}
-
-/// The first half of [`sleep_until`], of a thread that may wait.
-#[inline(always)]
-pub(crate) fn begin_sleep(deadline: Instant) -> Handoff {
-    if deadline.cycles() <= tsc::now() {
-        return Handoff::done(Ok(()));
-    }
-    wait::begin_sleep(deadline.cycles())
+    wait::begin_sleep(deadline).finish()
 }
 
 /// Sleeps for at least so long.

@@ -22,6 +22,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use takt_scheduler::{ThreadId, TimerId};
 
 use crate::arch::percpu::CpuRef;
+use crate::arch::tsc;
 use crate::clock::Instant;
 use crate::cpus::is_smp;
 use crate::error::Error;
@@ -32,9 +33,6 @@ use crate::switch::{self, Handoff};
 use crate::sync::pi;
 use crate::thread::tcb::{Tcb, TcbRef, WAITING, Wait, Woken};
 use crate::timers;
-
-/// A deadline that never comes.
-pub(crate) const FOREVER: u64 = u64::MAX;
 
 /// The calling thread waits without a time-out in a queue, as the last act of a call's first half.
 #[inline(always)]
@@ -119,7 +117,7 @@ fn begin(scheduled: &mut Scheduled, me: TcbRef) {
 pub(crate) fn wait_until<K: Kind>(
     mut section: Section<K>,
     waiters: &Waiters,
-    deadline: u64,
+    deadline: Instant,
 ) -> Woken {
     announce(&mut section, TcbRef::current(), waiters);
     section.leave();
@@ -130,7 +128,7 @@ pub(crate) fn wait_until<K: Kind>(
 pub(crate) fn wait_alone_until(
     mut section: Section<Thread, Scheduled>,
     wait: Wait,
-    deadline: u64,
+    deadline: Instant,
 ) -> Woken {
     announce_alone(&mut section, wait);
     section.leave();
@@ -155,7 +153,7 @@ pub(crate) fn wait_in(
     announce(&mut section, me, queue);
     section.leave_quietly();
     if deadline != Instant::NEVER {
-        return Handoff::done(finish(deadline.cycles()).result());
+        return Handoff::done(finish(deadline).result());
     }
     // Nobody ends it but who has what it waits for.
     Handoff::done(begin_wait().finish())
@@ -165,8 +163,8 @@ pub(crate) fn wait_in(
 ///
 /// The time-out takes the thread out of the queue; what else the object keeps is for the caller to put right.
 #[inline(never)]
-pub(crate) fn finish(deadline: u64) -> Woken {
-    if deadline == FOREVER {
+pub(crate) fn finish(deadline: Instant) -> Woken {
+    if deadline == Instant::NEVER {
         return wait_announced();
     }
     arm_timeout(deadline);
@@ -177,13 +175,16 @@ pub(crate) fn finish(deadline: u64) -> Woken {
     woken
 }
 
-/// The running thread waits for its time-out alone, as the end of a call's first half.
+/// The running thread, which may wait, sleeps until `deadline`, as the end of a call's first half.
 #[inline(always)]
-pub(crate) fn begin_sleep(deadline: u64) -> Handoff {
+pub(crate) fn begin_sleep(deadline: Instant) -> Handoff {
+    if deadline.cycles() <= tsc::now() {
+        return Handoff::done(Ok(()));
+    }
     let mut section = section::own_thread();
     announce_alone(&mut section, Wait::Sleep);
     section.leave_quietly();
-    if deadline != FOREVER {
+    if deadline != Instant::NEVER {
         arm_timeout(deadline);
     }
     begin_wait()
@@ -192,12 +193,12 @@ pub(crate) fn begin_sleep(deadline: u64) -> Handoff {
 /// Not inlined, as the other steps: one instruction at least has to stand between `sti` and the next `cli`, or no
 /// interrupt comes in between.
 #[inline(never)]
-fn arm_timeout(deadline: u64) {
+fn arm_timeout(deadline: Instant) {
     let me = TcbRef::current();
     let id = timeout_id(me.tid());
     let section = section::own_thread();
     if section.look_at(me).woken == Woken::Not {
-        timers::insert_and_leave(section, id, deadline);
+        timers::insert_and_leave(section, id, deadline.cycles());
     } else {
         section.leave_quietly();
     }

@@ -97,7 +97,7 @@ impl Condvar {
             unlocked.is_ok(),
             "the guard says that this thread owns the mutex"
         );
-        let woken = wait::finish(deadline.cycles());
+        let woken = wait::finish(deadline);
         // Those that were notified together with this one.
         self.wake_notified(section::enter_thread()).leave();
         let locked = mutex.lock(Instant::NEVER, Long::Accepted);

@@ -342,7 +342,7 @@ impl EventFlags {
         let t = section.thread(me);
         t.exchange = wanted.mask as usize;
         t.exchange2 = wanted.mode;
-        wait::wait_until(section, &self.waiters, deadline.cycles())
+        wait::wait_until(section, &self.waiters, deadline)
             .result()
             .map(|()| me.exchange() as u32)
     }

@@ -11,7 +11,7 @@ use heapless::Deque;
 use crate::clock::Instant;
 use crate::error::Error;
 use crate::section::{self, Any, Kernel, Section, Waiters};
-use crate::switch::{self, Handoff};
+use crate::switch::{self, Apart, Handoff};
 use crate::thread::tcb::TcbRef;
 use crate::wait;
 
@@ -165,7 +165,7 @@ impl<T, const N: usize> Queue<T, N> {
         // SAFETY: a waiting receiver leaves the address of its own slot, which lives while it waits, and the caller
         // forgets the message.
         unsafe { slot.copy_from_nonoverlapping(message, 1) };
-        switch::wake_taken_apart(section, tid)
+        switch::wake_taken::<_, Apart>(section, tid)
     }
 
     /// Receives, waiting for a message as long as it takes.
@@ -254,6 +254,6 @@ impl<T, const N: usize> Queue<T, N> {
         let message = unsafe { message.read() };
         // A gap is what called for this.
         let _ = self.ring(&mut section).push_back(message);
-        switch::wake_taken_apart(section, tid)
+        switch::wake_taken::<_, Apart>(section, tid)
     }
 }

@@ -92,7 +92,7 @@ impl RawMutex {
             // do not inherit: the limit is documented in `config`.
             let _ = pi::walk(owner);
         }
-        wait::finish(deadline.cycles()).result()
+        wait::finish(deadline).result()
     }
 
     /// Announces a wait; or takes the mutex after all, and says false.

@@ -13,7 +13,7 @@ use crate::clock::Instant;
 use crate::error::Error;
 use crate::sched;
 use crate::section::{self, Section, Thread, Waiters};
-use crate::switch::{self, Handoff};
+use crate::switch::{self, AtOnce, Handoff};
 use crate::wait;
 
 const CONTENDED: i32 = -1;
@@ -81,7 +81,7 @@ impl Semaphore {
             if waiters.is_empty() {
                 self.count.store(0, Relaxed);
             }
-            return switch::wake_taken(section, tid);
+            return switch::wake_taken::<_, AtOnce>(section, tid);
         }
         let result = self.give_without_waiter();
         Handoff::stay(section, result)
@@ -170,7 +170,7 @@ impl Semaphore {
         if self.contend() {
             return Handoff::stay(section, Ok(()));
         }
-        let woken = wait::wait_until(section, &self.waiters, deadline.cycles());
+        let woken = wait::wait_until(section, &self.waiters, deadline);
         Handoff::done(woken.result())
     }
 

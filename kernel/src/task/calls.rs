@@ -14,7 +14,7 @@ use crate::arch::ring3;
 use crate::clock::Instant;
 use crate::switch::{Handoff, IrqExit};
 use crate::thread::tcb::TcbRef;
-use crate::{thread, time};
+use crate::{thread, wait};
 
 /// The task whose thread runs.
 #[inline(always)]
@@ -46,7 +46,7 @@ pub(crate) extern "C" fn call(a: u64, b: u64, number: u64) -> IrqExit {
         Call::SleepUntil => {
             frame.give(Ok(0));
             // A thread of a task may wait.
-            return given(frame, Ok(time::begin_sleep(deadline(a))));
+            return given(frame, Ok(wait::begin_sleep(deadline(a))));
         }
         Call::Call => return given(frame, task.call(a, Instant::NEVER)),
         Call::CallUntil => return given(frame, task.call(a, deadline(b))),

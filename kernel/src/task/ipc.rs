@@ -22,7 +22,7 @@ use crate::other_cpu;
 use crate::probe::trace;
 use crate::sched;
 use crate::section::{self, Kernel, Kind, Section};
-use crate::switch::{self, Handoff};
+use crate::switch::{self, AtOnce, Handoff};
 use crate::thread::tcb::{TcbRef, Wait, Woken};
 use crate::wait;
 
@@ -190,7 +190,7 @@ impl Port {
     /// Waits for the reply, until `deadline` at most.
     #[inline(never)]
     pub(super) fn wait_for_reply(&self, deadline: Instant) -> Result<Handoff, Error> {
-        let woken = wait::finish(deadline.cycles());
+        let woken = wait::finish(deadline);
         if woken != Woken::TimedOut {
             return Ok(Handoff::done(Ok(())));
         }
@@ -246,7 +246,7 @@ impl Port {
         frame.set_message(&[0; WORDS]);
         frame.give(Ok(u64::from(all & mask)));
         let tid = section.look_at(thread).tid;
-        switch::wake_taken(section, tid)
+        switch::wake_taken::<_, AtOnce>(section, tid)
     }
 
     /// [`Call::Receive`](takt_abi::Call::Receive), by the task's thread.
@@ -277,7 +277,7 @@ impl Port {
         }
         wait::announce_alone(&mut section, Wait::Message);
         section.leave();
-        if wait::finish(deadline.cycles()) != Woken::TimedOut {
+        if wait::finish(deadline) != Woken::TimedOut {
             return Ok(Handoff::done(Ok(())));
         }
         let section = section::enter_thread();

@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::other_cpu;
 use crate::sched;
 use crate::section::{self, Any, Kernel, Scheduled, Section};
-use crate::switch::{self, Handoff};
+use crate::switch::{self, AtOnce, Handoff};
 use crate::sync::pi;
 use crate::wait;
 
@@ -85,7 +85,7 @@ fn park_until(deadline: Instant) -> Result<(), Error> {
     if !sched::may_block() {
         return Err(Error::WrongContext);
     }
-    let woken = wait::wait_alone_until(section::own_thread(), Wait::Park, deadline.cycles());
+    let woken = wait::wait_alone_until(section::own_thread(), Wait::Park, deadline);
     let mut section = section::own_thread();
     let me = section.thread(TcbRef::current());
     // A notification that came after the time-out, before this thread ran, counts.
@@ -330,7 +330,7 @@ impl Thread {
             return self.release_of_several(section, reason);
         }
         section.thread(thread).state = 0;
-        switch::woken(section.narrow(), thread)
+        switch::woken::<_, AtOnce>(section.narrow(), thread)
     }
 
     #[cold]
@@ -395,7 +395,7 @@ impl Thread {
         section.leave_quietly();
         let mut woken = Woken::Object;
         if is_announced? {
-            woken = wait::finish(deadline.cycles());
+            woken = wait::finish(deadline);
         }
         let mut section = section::enter_thread();
         // Its stack and its block are free when this returns.

@@ -35,7 +35,7 @@ pub use takt_abi::{Error, FaultKind};
 pub use takt_tracer as tracer;
 pub use takt_tracer::{event, event_class};
 pub use text::log;
-pub use time::{Instant, Nanos};
+pub use time::{Cycles, Instant, Nanos};
 pub use trace::TaskSink;
 
 /// A message: six words, which are copied from task to task.

@@ -1,5 +1,6 @@
-//! The time since the machine was switched on, and lengths of time, both in nanoseconds.
+//! The time since the machine was switched on, and lengths of time, both in nanoseconds; and what the CPU's own counter says.
 
+use core::arch::x86_64::_rdtsc;
 use core::ops::{Add, AddAssign, Mul, Sub};
 
 use crate::syscall;
@@ -119,5 +120,35 @@ impl Sub for Instant {
     /// How long it is after `earlier`; no time if it is before.
     fn sub(self, earlier: Self) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// A point in time by the time stamp counter, in its cycles.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(transparent)]
+pub struct Cycles(u64);
+
+impl Cycles {
+    /// Before all others.
+    pub const ZERO: Self = Self(0);
+
+    /// Now: one instruction, without a call of the kernel.
+    #[inline(always)]
+    #[must_use]
+    pub fn now() -> Self {
+        // SAFETY: it reads a counter, which the kernel allows every task.
+        Self(unsafe { _rdtsc() })
+    }
+
+    /// What the counter said, as calls have it.
+    #[must_use]
+    pub const fn new(count: u64) -> Self {
+        Self(count)
+    }
+
+    /// What the counter said.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
     }
 }

@@ -18,7 +18,7 @@
 //!
 //! When timerlat ends, whoever has it open is stopped by the fault `Killed`: in its `wait`, or at the next one.
 
-use crate::{Error, syscall};
+use crate::{Cycles, Error, syscall};
 
 /// Timerlat of the CPU on which the task runs. It is closed when it is dropped.
 #[derive(Debug)]
@@ -35,24 +35,24 @@ impl Timerlat {
         syscall::timerlat_open(cpu).map(|()| Self(()))
     }
 
-    /// The work of the activation before is done; waits for the next one. Gives when that was due, in cycles of the TSC. If
-    /// timerlat has ended the task is stopped.
+    /// The work of the activation before is done; waits for the next one. Gives when that was due. If timerlat
+    /// has ended the task is stopped.
     ///
     /// # Errors
     /// [`Error::NoHandle`] if the task has it no more.
     #[inline(always)]
-    pub fn wait(&self) -> Result<u64, Error> {
-        self.wait_after(0)
+    pub fn wait(&self) -> Result<Cycles, Error> {
+        self.wait_after(Cycles::ZERO)
     }
 
-    /// As [`wait`](Self::wait); says when the task itself found that it ran after the activation before, in cycles of the TSC, for
-    /// a measurement that asks for it (cyclictest).
+    /// As [`wait`](Self::wait); says when the task itself found that it ran after the activation before, for a measurement that
+    /// asks for it (cyclictest).
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
     #[inline(always)]
-    pub fn wait_after(&self, ran_at: u64) -> Result<u64, Error> {
-        syscall::timerlat_wait(ran_at)
+    pub fn wait_after(&self, ran_at: Cycles) -> Result<Cycles, Error> {
+        syscall::timerlat_wait(ran_at.get()).map(Cycles::new)
     }
 }
 

@@ -3,9 +3,7 @@
 #![no_std]
 #![no_main]
 
-use core::arch::x86_64::_rdtsc;
-
-use takt_user::{log, timerlat::Timerlat};
+use takt_user::{Cycles, log, timerlat::Timerlat};
 
 takt_user::entry!(main);
 
@@ -13,10 +11,9 @@ fn main(cpu: u64) {
     match Timerlat::open(cpu as u32) {
         // Until it is stopped, at the end of the measurement.
         Ok(timerlat) => {
-            let mut ran_at = 0;
+            let mut ran_at = Cycles::ZERO;
             while timerlat.wait_after(ran_at).is_ok() {
-                // SAFETY: reads a counter.
-                ran_at = unsafe { _rdtsc() };
+                ran_at = Cycles::now();
             }
         }
         Err(error) => log!("CPU {cpu} cannot be measured: {error:?}"),
