@@ -1,4 +1,7 @@
-//! Bringing the kernel up.
+//! Bringing the kernel up: what the board calls, in this order, on the boot CPU and later on each further one.
+//!
+//! Nothing of the kernel works before. So all of it is unsafe, and the board reaches it by [`machine`](crate::machine). At the end
+//! the boot context of each CPU becomes the CPU's idle thread.
 
 use takt_scheduler::ThreadId;
 

@@ -1,4 +1,7 @@
-//! What one CPU schedules.
+//! [`CpuSched`]: what one CPU schedules, which are its run queue, its timers, and who is charged for its time.
+//!
+//! Only that CPU reaches it, with interrupts off; so it needs no lock. A section lends it
+//! ([`Scheduled::cpu`](crate::section::Scheduled::cpu)).
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

@@ -1,4 +1,6 @@
-//! Guards of stacks: whose stack ends at one.
+//! Whose stack it is that has overflowed, for reports of page faults.
+//!
+//! Below each stack lie addresses that no memory backs, its guard. A fault on one of them is an overflow of the stack above it.
 
 use core::fmt;
 

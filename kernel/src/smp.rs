@@ -1,4 +1,6 @@
-//! Other CPUs.
+//! What an application may ask about the machine's CPUs: which one this is, and which of them run.
+//!
+//! The board starts them. A thread belongs to one CPU for its life, which its [`Builder`](crate::thread::Builder) is told.
 
 use crate::arch::percpu;
 

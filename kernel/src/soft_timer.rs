@@ -1,4 +1,7 @@
 //! Software timers: a function that runs in the timer interrupt at an absolute time.
+//!
+//! A [`Timer`] is a number, by which its CPU's queue knows it, and a slot here, which says what is to be called. It expires on the CPU
+//! that created it.
 
 use core::cell::UnsafeCell;
 #[cfg(feature = "osnoise")]
@@ -17,7 +20,8 @@ use crate::error::Error;
 use crate::irq;
 use crate::other_cpu;
 use crate::section::{self, Scheduled};
-use crate::thread::handle::{self, Thread};
+use crate::thread::handle::Thread;
+use crate::thread::park;
 use crate::timers;
 
 /// What a timer's function is told.
@@ -249,5 +253,5 @@ pub(crate) fn expired(scheduled: &mut Scheduled, id: TimerId, expiry: Expiry) {
     let function = unsafe { slot.function.unwrap_unchecked() };
     scheduled.nest(|| irq::call(|| function(slot.argument, expiry)));
     // There may be none, or it has ended.
-    let _ = handle::unpark(scheduled, slot.wakes);
+    let _ = park::unpark(scheduled, slot.wakes);
 }

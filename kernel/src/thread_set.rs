@@ -1,4 +1,6 @@
-//! Sets of threads that several contexts and CPUs change at once.
+//! [`ThreadSet`]: a set of threads to which several CPUs, and handlers between any two instructions, may add at once without a lock.
+//!
+//! By it one context leaves word for another: whoever takes a thread out sees all that was written before it was put in.
 
 use core::sync::atomic::{
     AtomicU64,

@@ -1,4 +1,7 @@
-//! The threads that wait for an object.
+//! [`Waiters`]: the threads that wait for an object, ordered by priority. Every object that can be waited for has one.
+//!
+//! What links its threads is not in the object but in a table of the kernel's, with a place for each thread: a thread waits for one
+//! object at a time.
 
 use core::cell::UnsafeCell;
 

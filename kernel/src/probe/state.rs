@@ -1,4 +1,4 @@
-//! What tracers keep in a CPU's block.
+//! What tracers of latencies keep in a CPU's block: which stretch and which wake-up they follow on it now.
 
 #[cfg(feature = "latency-tracers")]
 use core::cell::Cell;

@@ -1,4 +1,4 @@
-//! The ends of a section where a switch may be due.
+//! The end of a section that may have made a switch due: it is carried out there, unless something forbids it.
 
 use super::{Kind, Lent, Section};
 use crate::arch::percpu;

@@ -1,4 +1,7 @@
-//! What a section lends.
+//! What a section lends, by two types: [`Scheduled`] is what this CPU schedules, [`Kernel`] that and the objects of all CPUs.
+//!
+//! A borrow of either ends with the section, so nobody keeps a reference to what others change afterwards. Here alone the kernel's
+//! data is reached by raw pointers.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;

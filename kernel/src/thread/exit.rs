@@ -1,4 +1,8 @@
-//! The end of a thread.
+//! The end of a thread, by its function's return or by [`exit`].
+//!
+//! Mutexes that it still has go to those who wait for them, with an error that says so; whoever waits for the end is woken. The thread
+//! runs on its own stack until the last switch. Only behind that is the stack free, and the block with it,
+//! which other CPUs learn by `has_left`.
 
 use core::sync::atomic::{
     AtomicBool,

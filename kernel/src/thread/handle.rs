@@ -1,17 +1,15 @@
-//! A thread's handle: starting, waiting for its end, suspending, resuming, priorities; and parking.
+//! [`Thread`], a thread's handle: starting, suspending, resuming, priorities.
+//!
+//! A handle is the thread's id and how often its control block was used before, so that the handle of a thread that was joined names
+//! no later one. What changes another CPU's thread is done by that CPU (`other_cpu`).
 
 use core::num::NonZeroU32;
-use core::sync::atomic::Ordering::Relaxed;
 
 use takt_scheduler::{Priority, ThreadId};
 
-use super::exit;
-use super::ids::give_id_back;
 use super::table::{Times, times_of, watch_quanta};
-use super::tcb::{CREATED, EXITED, RELEASED, SUSPENDED, Tcb, TcbRef, WAITING, Wait, Woken};
-use crate::arch::interrupts;
+use super::tcb::{CREATED, EXITED, RELEASED, SUSPENDED, Tcb, TcbRef};
 use crate::arch::percpu::CpuRef;
-use crate::clock::Instant;
 #[cfg(feature = "round-robin")]
 use crate::clock::Nanos;
 #[cfg(feature = "round-robin")]
@@ -20,10 +18,9 @@ use crate::cpus::is_smp;
 use crate::error::Error;
 use crate::other_cpu;
 use crate::sched;
-use crate::section::{self, Any, Kernel, Scheduled, Section};
+use crate::section::{self, Any, Kernel, Section};
 use crate::switch::{self, AtOnce, Handoff};
 use crate::sync::pi;
-use crate::wait;
 
 /// How a thread shares the CPU with others of its priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,93 +43,6 @@ pub struct Thread {
 #[must_use]
 pub fn current() -> Thread {
     Thread::of_handle(TcbRef::current().handle())
-}
-
-/// Waits until someone calls [`Thread::unpark`] for the calling thread; returns at once if that happened since the
-/// last time.
-///
-/// # Errors
-/// [`Error::WrongContext`] in an interrupt handler or with preemption disabled; [`Error::TimedOut`].
-#[inline]
-pub fn park(deadline: Instant) -> Result<(), Error> {
-    if deadline != Instant::NEVER {
-        return park_until(deadline);
-    }
-    begin_park().finish()?;
-    // A further one that came before this thread ran is what this returns for, too.
-    TcbRef::current().forget_token();
-    Ok(())
-}
-
-/// The first half of [`park`] without an end.
-#[inline(never)]
-pub(crate) fn begin_park() -> Handoff {
-    if !sched::may_block() {
-        return Handoff::wrong_context();
-    }
-    let mut section = section::own_thread();
-    let me = section.thread(TcbRef::current());
-    if me.token.load(Relaxed) {
-        me.forget_token();
-        return Handoff::stay(section, Ok(()));
-    }
-    wait::block_alone(section, Wait::Park)
-}
-
-/// [`park`] in steps.
-#[inline(never)]
-fn park_until(deadline: Instant) -> Result<(), Error> {
-    if !sched::may_block() {
-        return Err(Error::WrongContext);
-    }
-    let woken = wait::wait_alone_until(section::own_thread(), Wait::Park, deadline);
-    let mut section = section::own_thread();
-    let me = section.thread(TcbRef::current());
-    // A notification that came after the time-out, before this thread ran, counts.
-    let is_notified = me.token.load(Relaxed) || woken == Woken::Object;
-    me.forget_token();
-    section.leave_quietly();
-    if is_notified {
-        Ok(())
-    } else {
-        Err(Error::TimedOut)
-    }
-}
-
-/// [`Thread::unpark`] of the thread with this handle, inside a section. A thread of this CPU that waits does not end meanwhile.
-#[inline(always)]
-pub(crate) fn unpark(scheduled: &mut Scheduled, handle: u32) -> Result<(), Error> {
-    let thread = TcbRef::of(ThreadId::new(handle as u8));
-    if thread.handle() != handle {
-        return Err(Error::NoSuchThread);
-    }
-    if scheduled.look_at(thread).is_parked() && !thread.is_elsewhere() {
-        sched::wake_waiting(scheduled, thread, Woken::Object);
-        return Ok(());
-    }
-    notify(scheduled, thread, handle)
-}
-
-/// A notification for a thread that is not just parked, or is another CPU's.
-#[cold]
-#[inline(never)]
-fn notify(scheduled: &mut Scheduled, thread: TcbRef, handle: u32) -> Result<(), Error> {
-    scheduled.with_kernel(|kernel| {
-        let t = kernel.thread(thread);
-        if t.handle != handle {
-            return Err(Error::NoSuchThread);
-        }
-        if thread.is_elsewhere() {
-            t.token.store(true, Relaxed);
-            other_cpu::wake(thread);
-        } else if t.state & WAITING != 0 && t.wait == Wait::Park {
-            // Suspended as well.
-            sched::wake(kernel, thread, Woken::Object);
-        } else {
-            t.token.store(true, Relaxed);
-        }
-        Ok(())
-    })
 }
 
 #[inline(never)]
@@ -173,7 +83,7 @@ impl Thread {
     }
 
     #[inline(always)]
-    fn tid(&self) -> ThreadId {
+    pub(super) fn tid(&self) -> ThreadId {
         ThreadId::new(self.id())
     }
 
@@ -196,13 +106,13 @@ impl Thread {
 
     /// Where its control block is.
     #[inline(always)]
-    fn place(self) -> TcbRef {
+    pub(super) fn place(self) -> TcbRef {
         TcbRef::of(self.tid())
     }
 
     /// Its control block, if it still exists.
     #[inline(always)]
-    fn block(self, kernel: &mut Kernel) -> Result<&mut Tcb, Error> {
+    pub(super) fn block(self, kernel: &mut Kernel) -> Result<&mut Tcb, Error> {
         let thread = self.place();
         if thread.handle() == self.handle() {
             Ok(kernel.thread(thread))
@@ -363,92 +273,6 @@ impl Thread {
     #[inline(never)]
     fn begin_resume(self) -> Handoff {
         self.release(SUSPENDED)
-    }
-
-    /// Wakes it from [`park`], or lets its next [`park`] return at once.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchThread`].
-    ///
-    /// # Context
-    /// Threads and interrupt handlers.
-    #[inline(always)]
-    pub fn unpark(&self) -> Result<(), Error> {
-        let mut section = section::own();
-        let result = unpark(&mut section, self.handle());
-        section.leave();
-        result
-    }
-
-    /// Waits for its end and gives its exit code; the handle is void afterwards.
-    ///
-    /// # Errors
-    /// [`Error::TimedOut`], [`Error::NoSuchThread`], [`Error::Deadlock`] for the calling thread itself,
-    /// [`Error::InvalidState`] if another thread waits for it already, [`Error::WrongContext`].
-    #[inline(never)]
-    pub fn join(&self, deadline: Instant) -> Result<usize, Error> {
-        if !sched::may_block() {
-            return Err(Error::WrongContext);
-        }
-        let mut section = section::enter_thread();
-        let is_announced = self.begin_join(&mut section);
-        section.leave_quietly();
-        let mut woken = Woken::Object;
-        if is_announced? {
-            woken = wait::finish(deadline);
-        }
-        let mut section = section::enter_thread();
-        // Its stack and its block are free when this returns.
-        while self.block(&mut section).is_ok() && exit::is_leaving(&section, self.place()) {
-            section.leave_quietly();
-            interrupts::window();
-            core::hint::spin_loop();
-            section = section::enter_thread();
-        }
-        let result = self.end_join(&mut section, woken);
-        section.leave_quietly();
-        let (exit_code, watched) = result?;
-        if let Some(cpu) = watched {
-            watch_quanta(cpu, false);
-        }
-        Ok(exit_code)
-    }
-
-    /// Announces the wait for its end, unless it has ended already.
-    fn begin_join(&self, kernel: &mut Kernel) -> Result<bool, Error> {
-        let t = self.block(kernel)?;
-        if self.place() == TcbRef::current() {
-            return Err(Error::Deadlock);
-        }
-        if t.state & EXITED != 0 {
-            return Ok(false);
-        }
-        if t.joiner.is_some() {
-            return Err(Error::InvalidState);
-        }
-        t.joiner = Some(current().tid());
-        wait::announce_alone(kernel, Wait::Join);
-        Ok(true)
-    }
-
-    /// Gives its exit code, and its CPU if that no longer has a round-robin thread in it.
-    fn end_join(
-        &self,
-        kernel: &mut Kernel,
-        woken: Woken,
-    ) -> Result<(usize, Option<CpuRef>), Error> {
-        // Meanwhile another thread may have joined it first, and its block be someone else's.
-        let t = self.block(kernel)?;
-        if woken == Woken::TimedOut {
-            if t.joiner == Some(current().tid()) {
-                t.joiner = None;
-            }
-            return Err(Error::TimedOut);
-        }
-        let (exit_code, cpu, was_round_robin) = (t.exit_code, t.cpu, t.round_robin);
-        t.give_back();
-        give_id_back(kernel, self.tid());
-        Ok((exit_code, (was_round_robin != 0).then_some(cpu)))
     }
 
     /// Changes its own priority; what it inherits through mutexes it holds is kept.

@@ -1,4 +1,6 @@
-//! The ids of threads that no one has.
+//! Which thread ids are free: a stack of them, so that one is taken or given back in a few instructions.
+//!
+//! An id is the index of a control block. The ids of idle threads, one for each CPU, are never in it.
 
 use core::cell::UnsafeCell;
 

@@ -1,4 +1,6 @@
-//! Looking at all threads: the thread table, and whose stack it is.
+//! Looking at threads from outside: the thread table, what each has used of its CPU, and whose stack an address is in.
+//!
+//! Run times are counted while someone wants them ([`count_times`]), since each switch pays for it.
 
 use core::sync::atomic::Ordering::Relaxed;
 

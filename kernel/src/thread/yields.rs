@@ -1,4 +1,6 @@
-//! Yielding.
+//! Yielding: a thread lets others of its own priority go first.
+//!
+//! The way where that is allowed and nothing else is due is the kernel's shortest switch. All other cases are apart.
 
 use super::tcb::TcbRef;
 use crate::arch::percpu::{self, CpuRef};

@@ -1,8 +1,4 @@
-//! Tracers: what is chosen by ftrace's `current_tracer`.
-//!
-//! A tracer is a set of events and hooks that is switched on and off as one. There is one at a time; `nop` is the
-//! one that does nothing, `sched_switch` the events of wake-ups and switches together. Single events are independent of
-//! it.
+//! The list of [tracers](super::tracer) that an image has, by the names of ftrace's `current_tracer`.
 
 use takt_tracer::control::Tracer as Name;
 

@@ -1,4 +1,4 @@
-//! What hooks take on a CPU, kept in its block.
+//! How much time hooks of tracers have taken on a CPU, which is hidden from the system that they measure ([`timed`](super::timed)).
 
 use core::sync::atomic::AtomicU64;
 

@@ -1,4 +1,7 @@
-//! Model-specific registers that may not be there.
+//! Reading model-specific registers of which it is not known whether this CPU has them.
+//!
+//! A CPU answers the reading of one that it has not by an exception. Its handler knows the one instruction here that may cause that,
+//! and goes on behind it.
 
 use core::arch::global_asm;
 

@@ -1,4 +1,4 @@
-//! Where threads go on that have not given up the CPU themselves.
+//! Where a switch goes on in threads that have not given up the CPU themselves: new ones, and idle threads, which begin anew each time.
 
 unsafe extern "C" {
     fn takt_resume_new();

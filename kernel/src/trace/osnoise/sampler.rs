@@ -64,7 +64,7 @@ fn body(cpu: usize) {
         let pause = PAUSE.to_cycles();
         let next = (begun + period).max(Instant::now() + pause);
         // Woken early it ends.
-        let _ = crate::thread::handle::park(next);
+        let _ = crate::thread::park::park(next);
     }
 }
 

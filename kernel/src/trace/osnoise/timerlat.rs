@@ -16,7 +16,8 @@ use crate::clock::{Instant, Nanos};
 use crate::config::{MAX_CPUS, cpu_index};
 use crate::error::Error;
 use crate::soft_timer::{Expiry, Timer};
-use crate::thread::handle as thread;
+use crate::thread::handle::current;
+use crate::thread::park::park;
 use crate::trace::stack::{self, MAX_FRAMES};
 use crate::{cpus, trace_event_irqs_off, trace_event_irqs_on};
 use takt_tracer::control::osnoise::{Flag, Param};
@@ -104,7 +105,7 @@ impl Instance {
 /// The thread of a CPU.
 fn body(cpu: usize) {
     // What it can fail for has no one to be told: it is seen that no activation comes.
-    let timer = Timer::waking(thread::current(), expired, cpu);
+    let timer = Timer::waking(current(), expired, cpu);
     let result = timer.and_then(|timer| {
         let result = run(cpu, &timer);
         timer.give_back();
@@ -129,7 +130,7 @@ fn run(cpu: usize, timer: &Timer) -> Result<(), Error> {
         timer.arm(Instant::from_cycles(next));
         // Whoever wakes it earlier has it end, or means nothing by it.
         let now = loop {
-            thread::park(Instant::NEVER)?;
+            park(Instant::NEVER)?;
             let now = Instant::now().cycles();
             if now >= next || ENDS.load(Relaxed) {
                 break now;

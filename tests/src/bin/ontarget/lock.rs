@@ -133,6 +133,8 @@ target_test! {
         let thread = Builder::new("other", PRIORITY)?
             .cpu(cpus - 1)
             .spawn(&STACK, other, 0)?;
+        // Behind the test's name, which ends no line.
+        print(format_args!("\n"));
         for (nr, operation) in OPERATIONS.iter().enumerate() {
             takt_stretch();
             HERE_AT.store(2 * nr + 1, SeqCst);
