@@ -361,50 +361,50 @@ impl<K: Kind> Due<K> for Apart {
 
 /// The end of a section that has made `t`, a thread of this CPU, ready: puts it into its run queue, and switches to it if that is due.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn woken<K: Kind, D: Due<K>>(mut section: Section<K, Scheduled>, t: TcbRef) -> Handoff {
-    // Read once: behind the place, which has seen the block, they could be others.
-    let (cpu, tid, prio) = (t.cpu(), t.tid(), t.prio());
+pub(crate) fn woken<K: Kind>(mut section: Section<K, Scheduled>, t: TcbRef) -> Handoff {
     if probe::is_wakeup_recorded(section.look_at(t)) {
-        return woken_watched::<K, D>(section, t);
+        return woken_recorded(t, section);
     }
-    match sched::insert(&mut section, cpu, tid, prio) {
-        Inserted::BesideWatched => woken_peer(section, t),
-        Inserted::Behind => Handoff::stay(section, Ok(())),
-        Inserted::First => D::switch_to(section, cpu, t),
-    }
+    insert::<K, AtOnce>(section, t)
 }
 
 #[inline(never)]
-fn woken_watched<K: Kind, D: Due<K>>(mut section: Section<K, Scheduled>, t: TcbRef) -> Handoff {
+fn woken_recorded<K: Kind>(t: TcbRef, mut section: Section<K, Scheduled>) -> Handoff {
     sched::enqueue(&mut section, t);
-    D::end(section)
-}
-
-#[inline(never)]
-fn woken_peer<K: Kind>(mut section: Section<K, Scheduled>, t: TcbRef) -> Handoff {
-    quantum::quantum_needed(&mut section, t);
-    Handoff::stay(section, Ok(()))
+    Handoff::end(section)
 }
 
 /// The end of a section that took a thread out of its wait queue.
 #[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn wake_taken<K: Kind, D: Due<K>>(mut section: Section<K>, tid: ThreadId) -> Handoff {
     let t = TcbRef::of(tid);
-    if t.is_elsewhere() {
-        core::hint::cold_path();
-        return wake_taken_watched::<K, D>(section, t);
-    }
     let block = section.thread(t);
-    if !sched::is_plain_wakeup(block) {
+    if !sched::is_plain_wakeup(block) || probe::is_wakeup_recorded(block) || t.is_elsewhere() {
         return wake_taken_watched::<K, D>(section, t);
     }
     sched::end_plain_wait(block);
-    woken::<K, D>(section.narrow(), t)
+    insert::<K, D>(section.narrow(), t)
 }
 
 #[inline(never)]
 fn wake_taken_watched<K: Kind, D: Due<K>>(section: Section<K>, t: TcbRef) -> Handoff {
     D::end(sched::wake_taken(section, t))
+}
+
+#[cfg_attr(feature = "fast-paths", inline(always))]
+fn insert<K: Kind, D: Due<K>>(mut section: Section<K, Scheduled>, t: TcbRef) -> Handoff {
+    let (cpu, tid, prio) = (t.cpu(), t.tid(), t.prio());
+    match sched::insert(&mut section, cpu, tid, prio) {
+        Inserted::BesideWatched => woken_peer(t, section),
+        Inserted::Behind => Handoff::stay(section, Ok(())),
+        Inserted::First => D::switch_to(section, cpu, t),
+    }
+}
+
+#[inline(never)]
+fn woken_peer<K: Kind>(t: TcbRef, mut section: Section<K, Scheduled>) -> Handoff {
+    quantum::quantum_needed(&mut section, t);
+    Handoff::stay(section, Ok(()))
 }
 
 /// A section has ended that made a switch due, and nothing forbids it: take it now, unless an interrupt has.

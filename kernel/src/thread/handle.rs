@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::other_cpu;
 use crate::sched;
 use crate::section::{self, Any, Kernel, Section};
-use crate::switch::{self, AtOnce, Handoff};
+use crate::switch::{self, Handoff};
 use crate::sync::pi;
 
 /// How a thread shares the CPU with others of its priority.
@@ -240,7 +240,7 @@ impl Thread {
             return self.release_of_several(section, reason);
         }
         section.thread(thread).state = 0;
-        switch::woken::<_, AtOnce>(section.narrow(), thread)
+        switch::woken(section.narrow(), thread)
     }
 
     #[cold]

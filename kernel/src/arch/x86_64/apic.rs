@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use bitflags::bitflags;
 use volatile::VolatilePtr;
-use x86_64::registers::model_specific::{ApicBase, ApicBaseFlags, Msr};
+use x86_64::registers::model_specific::{ApicBaseFlags, Msr};
 
 use super::interrupts::{
     self, FIRST_DEVICE_VECTOR, KICK_VECTOR, NR_DEVICE_VECTORS, SPURIOUS_VECTOR, TIMER_VECTOR,
@@ -17,6 +17,7 @@ use super::interrupts::{
 use super::proof;
 use super::tsc;
 
+const APIC_BASE: u32 = 0x1b;
 const TSC_DEADLINE: u32 = 0x6e0;
 
 const ID: usize = 0x20;
@@ -97,19 +98,21 @@ fn register(offset: usize) -> VolatilePtr<'static, u32> {
 #[inline(always)]
 fn typed_register<T>(offset: usize) -> VolatilePtr<'static, T> {
     debug_assert!(offset < 0x1000);
-    let address =
-        core::ptr::NonNull::new((page() + offset) as *mut T).expect("the page is not at zero");
+    // SAFETY: the page is not at zero. Asked for, that would cost each access a comparison, since only the linker knows it.
+    let address = unsafe { core::ptr::NonNull::new_unchecked((page() + offset) as *mut T) };
     // SAFETY: the page is mapped uncached for the life of the system (`paging::build`).
     unsafe { VolatilePtr::new(address) }
 }
 
+#[inline(always)]
 fn set_local(entry: usize, value: Local) {
     typed_register(entry).write(value);
 }
 
 /// Physical address of the register page.
 pub(crate) fn physical_base() -> u64 {
-    ApicBase::read().0.start_address().as_u64()
+    // SAFETY: reading IA32_APIC_BASE has no effect.
+    unsafe { Msr::new(APIC_BASE).read() & 0xf_ffff_f000 }
 }
 
 /// Counts of the timer per 2^32 cycles of the TSC.
@@ -123,16 +126,22 @@ static DEADLINE_MODE: AtomicU32 = AtomicU32::new(0);
 ///
 /// # Safety
 /// Once on each CPU, after the final page tables are in force.
+#[expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one sequence of register writes"
+)]
 pub(crate) unsafe fn init() {
-    let (page, mut flags) = ApicBase::read();
-    flags.insert(ApicBaseFlags::LAPIC_ENABLE);
-    if flags.contains(ApicBaseFlags::X2APIC_ENABLE) {
-        flags.remove(ApicBaseFlags::X2APIC_ENABLE);
-        // SAFETY: the page stays where it is; leaving x2APIC needs one step through "disabled" (SDM 11.12.5).
-        unsafe { ApicBase::write(page, flags - ApicBaseFlags::LAPIC_ENABLE) };
+    const X2APIC: u64 = ApicBaseFlags::X2APIC_ENABLE.bits();
+    const ENABLED: u64 = ApicBaseFlags::LAPIC_ENABLE.bits();
+    let mut base = Msr::new(APIC_BASE);
+    // SAFETY: the page stays where it is; leaving x2APIC needs one step through "disabled" (SDM 11.12.5).
+    unsafe {
+        let flags = base.read();
+        if flags & X2APIC != 0 {
+            base.write(flags & !(X2APIC | ENABLED));
+        }
+        base.write((flags & !X2APIC) | ENABLED);
     }
-    // SAFETY: the page stays where it is.
-    unsafe { ApicBase::write(page, flags) };
     register(TASK_PRIORITY).write(0);
     set_local(LVT_TIMER, Local::MASKED | Local::vector(TIMER_VECTOR));
     set_local(LVT_LINT0, Local::MASKED);

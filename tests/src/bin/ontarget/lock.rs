@@ -116,6 +116,7 @@ fn repeat(act: fn() -> Result<(), Error>) -> Result<(), Error> {
 }
 
 fn other(_: usize) {
+    THERE_AT.store(1, SeqCst);
     for (nr, operation) in OPERATIONS.iter().enumerate() {
         await_at(2 * nr + 1, &HERE_AT);
         if repeat(operation.there).is_err() {
@@ -133,6 +134,8 @@ target_test! {
         let thread = Builder::new("other", PRIORITY)?
             .cpu(cpus - 1)
             .spawn(&STACK, other, 0)?;
+        // It takes the lock to begin.
+        await_at(1, &THERE_AT);
         // Behind the test's name, which ends no line.
         print(format_args!("\n"));
         for (nr, operation) in OPERATIONS.iter().enumerate() {
