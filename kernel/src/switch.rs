@@ -361,7 +361,7 @@ impl<K: Kind> Due<K> for Apart {
 
 /// The end of a section that has made `t`, a thread of this CPU, ready: puts it into its run queue, and switches to it if that is due.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn woken<K: Kind>(mut section: Section<K, Scheduled>, t: TcbRef) -> Handoff {
+pub(crate) fn woken<K: Kind>(section: Section<K, Scheduled>, t: TcbRef) -> Handoff {
     if probe::is_wakeup_recorded(section.look_at(t)) {
         return woken_recorded(t, section);
     }
