@@ -12,7 +12,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use super::object::NO_LIFE;
+/// No task lives that one.
+pub(super) const NO_LIFE: u32 = u32::MAX;
 
 /// A task's account. It changes with interrupts off on the task's CPU only. All times are cycles.
 pub(crate) struct Account {

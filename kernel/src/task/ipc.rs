@@ -13,8 +13,9 @@ use core::sync::atomic::Ordering::Relaxed;
 use takt_abi::{Error, NOTIFICATIONS, WORDS, rights};
 use takt_scheduler::Placement;
 
+use super::account::NO_LIFE;
 use super::frame::Frame;
-use super::object::{GONE, MAX_PEERS, NO_LIFE, Port, Task, all};
+use super::object::{GONE, MAX_PEERS, Port, Task, all};
 use super::program::Peer;
 use crate::budget;
 use crate::clock::{Instant, Nanos};

@@ -5,9 +5,10 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use takt_abi::{WORDS, fault};
 
+use super::account::NO_LIFE;
 use super::fault::{Ended, Fault};
 use super::frame::Frame;
-use super::object::{MAX_TASKS, NO_LIFE, Port, Task, all};
+use super::object::{MAX_TASKS, Port, Task, all};
 use super::timerlat;
 use crate::arch::ring3;
 use crate::clock::{Instant, Nanos};

@@ -12,7 +12,7 @@ use crate::arch::space::Space;
 use crate::probe::flags::{self, Event};
 use crate::sync::mutex_state::RawMutex;
 
-use super::account::Account;
+use super::account::{Account, NO_LIFE};
 use super::fault::{Ended, Group, Pending};
 use super::gate::Gate;
 use super::lease::Leases;
@@ -95,9 +95,6 @@ pub(crate) struct Handles {
     /// Likewise to notify.
     pub(crate) notifies: [AtomicU32; MAX_PEERS],
 }
-
-/// No task lives that one.
-pub(super) const NO_LIFE: u32 = u32::MAX;
 
 impl Task {
     /// A task of this program, which does not run.

@@ -10,7 +10,8 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use takt_abi::{Error, FaultKind};
 
-use super::object::{NO_LIFE, Task, all};
+use super::account::NO_LIFE;
+use super::object::{Task, all};
 use super::program::{Budget, Overrun};
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::{interrupts, tsc};
