@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{self, Command};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use takt_base::paths;
 
 use super::Stage;
@@ -102,6 +102,30 @@ impl Page {
         })
     }
 
+    /// Holds the lines that the page shows of a command's output, in a block with the command's name around it, against what that
+    /// prints. What differs from machine to machine is left out.
+    fn shows(&self, line: &str, stdout: &str) -> Result<()> {
+        let name = line.split(' ').next_back().unwrap_or_default();
+        let marks = [
+            format!("<!-- {name} -->\n```text\n"),
+            format!("```\n<!-- /{name} -->"),
+        ];
+        let behind = self.text.split_once(&marks[0]);
+        let Some((shown, _)) = behind.and_then(|(_, text)| text.split_once(&marks[1])) else {
+            return Ok(());
+        };
+        const OF_THE_MACHINE: [&str; 3] = ["accelerator", "duration", "run folder"];
+        let is_exact = |line: &&str| !OF_THE_MACHINE.iter().any(|it| line.starts_with(it));
+        let mut printed = stdout.lines();
+        for line in shown.lines().filter(is_exact) {
+            ensure!(
+                printed.any(|it| it == line),
+                "what is shown of it is another output, from here on: {line}"
+            );
+        }
+        Ok(())
+    }
+
     /// What is typed in its consoles' blocks.
     fn typed(&self) -> impl Iterator<Item = &str> {
         self.lines()
@@ -137,6 +161,7 @@ pub(super) fn are_typed(stage: &Stage) -> Result<()> {
             let end = ENDS.iter().find(|(it, _)| *it == line);
             Done::of(&output)
                 .code(end.map_or(0, |(_, code)| *code))
+                .and_then(|done| page.shows(line, &done.stdout))
                 .with_context(|| format!("{}: `{line}`", page.name()))?;
         }
     }
