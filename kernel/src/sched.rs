@@ -4,8 +4,6 @@
 //! makes due. Trace points: `sched_waking` when a wake-up is begun, `sched_wakeup` when the thread stands in its run queue,
 //! `prio_change`.
 
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-
 use takt_scheduler::{Placement, Priority, Resched, ThreadId};
 
 use crate::arch::percpu::{self, CpuRef};
@@ -167,16 +165,6 @@ pub(crate) fn may_block_as(me: TcbRef) -> bool {
     percpu::is_preemptible() && me.atomic() == 0
 }
 
-/// How often a waiting thread was moved in its queue; changes inside a section only.
-static NR_MOVED: AtomicU32 = AtomicU32::new(0);
-
-/// How often a thread was moved within the queue it waits in. Who goes through a queue in several sections begins anew
-/// when that has changed: one further on may now stand before.
-#[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn nr_moved() -> u32 {
-    NR_MOVED.load(Relaxed)
-}
-
 /// Gives a thread of this CPU another effective priority and moves it in the queue that it stands in, as the last that a
 /// section does with objects.
 ///
@@ -249,10 +237,8 @@ fn requeue_waiting(kernel: &mut Kernel, thread: TcbRef) {
     let (tid, from, to) = (t.tid, t.wait_prio, t.prio);
     t.wait_prio = to;
     if let Some((queue, links)) = kernel.waits_in(thread) {
-        queue.remove(links, tid, from);
-        queue.push_back(links, tid, to);
+        queue.requeue(links, tid, from, to);
     }
-    NR_MOVED.store(nr_moved().wrapping_add(1), Relaxed);
 }
 
 /// The running thread `t` of this CPU is no longer ready, for this reason, but still runs.

@@ -13,6 +13,8 @@ use crate::{Links, PrioQueue, Priority, ThreadId};
 #[derive(Clone, Debug)]
 pub struct WaitQueue {
     sole: Sole,
+    /// A thread was moved since that was forgotten.
+    was_moved: bool,
     many: PrioQueue,
 }
 
@@ -56,6 +58,7 @@ impl WaitQueue {
     pub const fn new() -> Self {
         Self {
             sole: Sole::EMPTY,
+            was_moved: false,
             many: PrioQueue::new(),
         }
     }
@@ -112,6 +115,34 @@ impl WaitQueue {
         } else {
             self.sole = Sole::EMPTY;
         }
+    }
+
+    /// Moves a queued thread behind those of another priority. `from` is what it was pushed with.
+    #[cfg_attr(feature = "fast-paths", inline(always))]
+    pub const fn requeue<const N: usize>(
+        &mut self,
+        links: &mut Links<N>,
+        tid: ThreadId,
+        from: Priority,
+        to: Priority,
+    ) {
+        self.was_moved = true;
+        self.remove(links, tid, from);
+        self.push_back(links, tid, to);
+    }
+
+    /// Whether a thread was [moved](Self::requeue) since that was [forgotten](Self::forget_moves): one further on may now stand
+    /// before.
+    #[cfg_attr(feature = "fast-paths", inline(always))]
+    #[must_use]
+    pub const fn was_moved(&self) -> bool {
+        self.was_moved
+    }
+
+    /// Forgets that threads were moved: whoever goes through the queue begins.
+    #[cfg_attr(feature = "fast-paths", inline(always))]
+    pub const fn forget_moves(&mut self) {
+        self.was_moved = false;
     }
 
     #[cfg_attr(feature = "fast-paths", inline(always))]

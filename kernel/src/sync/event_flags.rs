@@ -10,18 +10,20 @@
 //!   sections, as it might between two calls.)
 //!
 //! Where a search stands is a thread's number, good for as long as that thread stands where it stood: it waits here (one that
-//! waits anew has carried the search to its end before), and no thread was moved in a queue since. The search else begins
-//! anew; to look at a waiter twice does no harm.
+//! waits anew has carried the search to its end before), and no thread was moved in the queue since. The search else begins
+//! anew; to look at a waiter twice does no harm. Another CPU may move waiters faster than they are looked at: after some
+//! beginnings the search goes on by the threads' numbers, so that it comes to an end whatever others do.
 
 use core::sync::atomic::{
     AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use takt_scheduler::ThreadId;
+use takt_scheduler::{Priority, ThreadId};
 
 use crate::arch::{interrupts, percpu};
 use crate::clock::Instant;
+use crate::config::MAX_THREADS;
 use crate::deferred::{self, Work};
 use crate::error::Error;
 use crate::preempt;
@@ -82,6 +84,11 @@ impl Wanted {
 /// In [`EventFlags::search`]: there is none.
 const NO_SEARCH: u32 = 0;
 
+/// As often a search begins anew because waiters were moved.
+const MAX_ANEW: u32 = 16;
+/// In [`EventFlags::nr_anew`]: it goes by the threads' numbers. That a waiter was moved is not forgotten then.
+const BY_NUMBER: u32 = MAX_ANEW + 1;
+
 /// A word of flags.
 ///
 /// ```ignore
@@ -92,8 +99,8 @@ pub struct EventFlags {
     /// The number of the waiter that is looked at next, or 0, which an idle thread has, while there is no search. Changes
     /// inside a section only.
     search: AtomicU32,
-    /// [`sched::nr_moved`] when the search began, or began anew.
-    nr_moved: AtomicU32,
+    /// How often the search has begun anew because a waiter was moved, or [`BY_NUMBER`]. Changes inside a section only.
+    nr_anew: AtomicU32,
     waiters: Waiters,
     /// The rest of a search that an interrupt handler has begun.
     rest: Work,
@@ -106,7 +113,7 @@ impl EventFlags {
         Self {
             flags: AtomicU32::new(initial),
             search: AtomicU32::new(NO_SEARCH),
-            nr_moved: AtomicU32::new(0),
+            nr_anew: AtomicU32::new(0),
             waiters: Waiters::new(),
             rest: Work::new(Self::step),
         }
@@ -126,7 +133,7 @@ impl EventFlags {
     /// # Context
     /// Threads and interrupt handlers. Where interrupts are off, in a handler above all, the rest is left to a later
     /// interrupt as soon as another is pending; but whatever else is done with the flags comes behind that, and does it
-    /// first.
+    /// first. Where another CPU gives waiters other priorities all the time, not all are woken in the order of importance.
     pub fn set(&self, bits: u32) {
         self.finish_search();
         let mut section = section::enter();
@@ -135,7 +142,7 @@ impl EventFlags {
             section.leave_quietly();
             return;
         }
-        self.begin_search(&mut section);
+        self.begin_search(&mut section, 0);
         // A section of its own, but no thread in between: whoever came would keep the first waiter waiting.
         let guard = percpu::is_preemptible().then(preempt::disable);
         section.leave_quietly();
@@ -200,21 +207,54 @@ impl EventFlags {
 
     /// Begins the search, or begins it anew.
     #[inline(always)]
-    fn begin_search(&self, kernel: &mut Kernel) {
-        self.nr_moved.store(sched::nr_moved(), Relaxed);
-        let top = kernel.waiting(&self.waiters).0.top();
+    fn begin_search(&self, kernel: &mut Kernel, nr_anew: u32) {
+        self.nr_anew.store(nr_anew, Relaxed);
+        let (waiters, _) = kernel.waiting(&self.waiters);
+        waiters.forget_moves();
+        let top = waiters.top();
         match top {
             Some((tid, _)) => self.search.store(tid.raw().into(), Relaxed),
             None => self.search_ends(kernel),
         }
     }
 
-    /// Its number does not say where the search stands: that thread has left, or another may have been moved from behind it to
+    /// The number does not say where the search stands: that thread has left, or another may have been moved from behind it to
     /// before it.
     #[cold]
     #[inline(never)]
-    fn begin_anew(&self, kernel: &mut Kernel) {
-        self.begin_search(kernel);
+    fn look_anew<K: Kind>(&self, mut section: Section<K>, tid: ThreadId) -> Section<K, Scheduled> {
+        let kernel: &mut Kernel = &mut section;
+        let was_moved = kernel.waiting(&self.waiters).0.was_moved();
+        match self.nr_anew.load(Relaxed) {
+            BY_NUMBER => return self.look_by_number(section, tid),
+            // Number 0 cannot wait.
+            MAX_ANEW if was_moved => {
+                self.nr_anew.store(BY_NUMBER, Relaxed);
+                self.search.store(1, Relaxed);
+            }
+            nr_anew => self.begin_search(kernel, nr_anew + u32::from(was_moved)),
+        }
+        section.narrow()
+    }
+
+    #[inline(always)]
+    fn look_by_number<K: Kind>(
+        &self,
+        mut section: Section<K>,
+        tid: ThreadId,
+    ) -> Section<K, Scheduled> {
+        let next = u32::from(tid.raw()) + 1;
+        if next < MAX_THREADS as u32 {
+            self.search.store(next, Relaxed);
+        } else {
+            self.search_ends(&mut section);
+        }
+        let t = section.look_at(TcbRef::of(tid));
+        if core::ptr::eq(t.wait_queue, &self.waiters) {
+            let prio = t.wait_prio;
+            return self.wake_if_satisfied(section, tid, prio);
+        }
+        section.narrow()
     }
 
     #[inline(always)]
@@ -251,19 +291,29 @@ impl EventFlags {
         let t = kernel.look_at(TcbRef::of(tid));
         // One that has left and waits anew has carried the search to its end before.
         let is_there = core::ptr::eq(t.wait_queue, &self.waiters);
-        if !is_there || self.nr_moved.load(Relaxed) != sched::nr_moved() {
-            self.begin_anew(kernel);
-            return section.narrow();
-        }
         let prio = t.wait_prio;
         let (waiters, links) = kernel.waiting(&self.waiters);
+        if !is_there || waiters.was_moved() {
+            return self.look_anew(section, tid);
+        }
         let next = waiters.next_after(links, tid, prio);
         match next {
             Some((next, _)) => self.search.store(next.raw().into(), Relaxed),
             None => self.search_ends(kernel),
         }
+        self.wake_if_satisfied(section, tid, prio)
+    }
+
+    /// Wakes a waiter, which was queued with this priority, if its condition holds.
+    #[inline(always)]
+    fn wake_if_satisfied<K: Kind>(
+        &self,
+        mut section: Section<K>,
+        tid: ThreadId,
+        prio: Priority,
+    ) -> Section<K, Scheduled> {
         let thread = TcbRef::of(tid);
-        let t = kernel.thread(thread);
+        let t = section.thread(thread);
         let wanted = Wanted {
             mask: t.exchange as u32,
             mode: t.exchange2,
@@ -274,7 +324,7 @@ impl EventFlags {
                 self.flags.fetch_and(!wanted.mask, Relaxed);
             }
             t.exchange = flags as usize;
-            let (waiters, links) = kernel.waiting(&self.waiters);
+            let (waiters, links) = section.waiting(&self.waiters);
             waiters.remove(links, tid, prio);
             return sched::wake_taken(section, thread);
         }

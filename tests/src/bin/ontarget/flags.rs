@@ -1,12 +1,15 @@
 //! Event flags: every mode, from threads and interrupts.
 
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
 use takt_kernel::Error;
 use takt_kernel::sync::{EventFlags, Mode};
-use takt_kernel::time::Instant;
+use takt_kernel::thread::Thread;
+use takt_kernel::time::{Expiry, Instant, Nanos, Timer};
 use takt_tests::harness::PRIORITY;
 use takt_tests::journal::{note, take};
-use takt_tests::worker::{join, spawn};
-use takt_tests::{check_eq, check_err, interrupt, target_test};
+use takt_tests::worker::{self, join, spawn};
+use takt_tests::{check, check_eq, check_err, interrupt, target_test};
 
 static FLAGS: EventFlags = EventFlags::new(0);
 
@@ -24,6 +27,30 @@ fn waiter(number: usize) {
     let (mask, mode) = WANTS[number];
     let flags = FLAGS.wait(mask, mode, Instant::NEVER).unwrap_or(99);
     note(100 * number as u32 + flags);
+}
+
+/// Waits for the bit of its number.
+fn waits_for_its_bit(number: usize) {
+    let _ = FLAGS.wait(1 << number, Mode::All, Instant::NEVER);
+}
+
+/// A waiter that is moved time and again, and what has it moved.
+static VICTIM: spin::Once<Thread> = spin::Once::new();
+static MOVER: spin::Once<Timer> = spin::Once::new();
+static PERIOD: AtomicU64 = AtomicU64::new(0);
+static NR_MOVES: AtomicU32 = AtomicU32::new(0);
+const MAX_MOVES: u32 = 3000;
+
+/// Moves it from behind the others to before them, or back.
+fn moves(_: usize, _: Expiry) {
+    let nr = NR_MOVES.fetch_add(1, Relaxed);
+    let (Some(victim), Some(timer)) = (VICTIM.get(), MOVER.get()) else {
+        return;
+    };
+    let _ = victim.set_priority(PRIORITY + if nr % 2 == 0 { 3 } else { 1 });
+    if nr < MAX_MOVES {
+        timer.arm(Instant::after(Nanos::new(PERIOD.load(Relaxed))));
+    }
 }
 
 target_test! {
@@ -93,6 +120,31 @@ target_test! {
         check_eq!(take(), [103]);
         check_eq!(FLAGS.clear(u32::MAX), 0b0011);
         join(&threads)?;
+        Ok(())
+    }
+
+    /// A search among the waiters ends however often one of them is moved meanwhile.
+    fn while_a_waiter_is_moved(Shared) {
+        let victim = spawn(0, PRIORITY + 1, waits_for_its_bit, 0)?;
+        let mut threads = [victim; worker::NR];
+        for (number, thread) in threads.iter_mut().enumerate().skip(1) {
+            *thread = spawn(number, PRIORITY + 2, waits_for_its_bit, number)?;
+        }
+        VICTIM.call_once(|| victim);
+        let timer = Timer::new(moves, 0)?;
+        let timer = MOVER.call_once(|| timer);
+        for period in (300..1200).step_by(50) {
+            PERIOD.store(period, Relaxed);
+            NR_MOVES.store(0, Relaxed);
+            timer.arm(Instant::after(Nanos::new(period)));
+            FLAGS.set(1 << 31);
+            let nr = NR_MOVES.load(Relaxed);
+            timer.cancel();
+            check!(nr < MAX_MOVES, "not over after {nr} moves, every {period} ns");
+        }
+        FLAGS.set((1 << worker::NR) - 1);
+        join(&threads)?;
+        FLAGS.clear(u32::MAX);
         Ok(())
     }
 
