@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_tracer::{event, event_class};
 
+use super::ending::wait_for_end;
 use super::latency;
 use crate::arch::{percpu, proof, tsc};
 use crate::clock::{Instant, Nanos};
@@ -169,7 +170,6 @@ pub(super) fn begin() -> Result<(), Error> {
 /// The tracer ends, when its thread has.
 pub(super) fn end() -> Result<(), Error> {
     ENDS.store(true, Relaxed);
-    // Fails only for a thread that has ended, or if there was none.
-    let _ = Thread::of_handle(THREAD.load(Relaxed)).join(Instant::NEVER);
+    wait_for_end(Thread::of_handle(THREAD.load(Relaxed)));
     Ok(())
 }

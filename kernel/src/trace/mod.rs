@@ -23,6 +23,8 @@ pub mod tracers;
 #[cfg(feature = "latency-tracers")]
 mod critical;
 mod enabled;
+#[cfg(feature = "latency-tracers")]
+mod ending;
 pub(crate) mod hooks;
 mod marker;
 mod names;

@@ -6,21 +6,19 @@ use takt_tracer::control::osnoise::{Flag, OsnoiseBlock, Param};
 
 use super::listening;
 use super::noise::THREADS;
-use crate::clock::{Cycles, Instant};
+use crate::clock::Cycles;
 use crate::config::MAX_CPUS;
 use crate::error::Error;
 use crate::thread::create::Builder;
 use crate::thread::handle::Thread;
 use crate::thread::stack::Stack;
+use crate::trace::ending::wait_for_end;
 use crate::trace::{control, marker};
 use crate::{cpus, thread_stack};
 
 /// What the tracers are set to.
 #[unsafe(no_mangle)]
 pub(super) static TAKT_OSNOISE: OsnoiseBlock = OsnoiseBlock::new();
-
-/// The highest priority that there is.
-const HIGHEST: u8 = 99;
 
 thread_stack!(static STACKS: [16384; MAX_CPUS]);
 
@@ -91,12 +89,7 @@ pub(super) fn start(
 pub(super) fn end() -> Result<(), Error> {
     ENDS.store(true, Relaxed);
     for thread in &THREADS {
-        let it = Thread::of_handle(thread.load(Relaxed));
-        // Fails only for a thread that has ended, or if there was none. Whatever computes meanwhile does not keep it from
-        // coming to its end.
-        let _ = it.set_priority(HIGHEST);
-        let _ = it.unpark();
-        let _ = it.join(Instant::NEVER);
+        wait_for_end(Thread::of_handle(thread.load(Relaxed)));
         thread.store(0, Relaxed);
     }
     listening::end()

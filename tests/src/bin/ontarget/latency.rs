@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use spin::Once;
 
 use takt_kernel::sync::Semaphore;
+use takt_kernel::thread::Thread;
 use takt_kernel::time::sleep_until;
 use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer};
 use takt_kernel::trace::latency::{self, Latency};
@@ -106,6 +107,12 @@ fn parked(_: usize) {
 
 fn waiter(_: usize) {
     let _ = GO.take();
+}
+
+static INTERRUPTED: Once<Thread> = Once::new();
+
+fn who_is_interrupted(_: usize, _: Expiry) {
+    INTERRUPTED.call_once(thread::current);
 }
 
 target_test! {
@@ -458,6 +465,22 @@ target_test! {
         check!(nothing.is_none(), "{nothing:?}");
         let cycles = gap.map_or(0, |gap| gap.cycles);
         check!((30_000..30_300).contains(&cycles), "{cycles} instructions");
+        Ok(())
+    }
+
+    /// A tracer ends although somebody has suspended its thread: a handler is given the handle of whom it interrupts.
+    fn a_suspended_thread_of_a_tracer(Shared) {
+        hwlat::set_window(Nanos::from_millis(4), Nanos::from_millis(2))?;
+        choose("hwlat")?;
+        let timer = Timer::new(who_is_interrupted, 0)?;
+        // It has watched for 2 ms, and does so again in 2 ms.
+        timer.arm(after_us(3000));
+        sleep_until(after_us(6000))?;
+        let thread = INTERRUPTED.get().copied().unwrap_or(thread::current());
+        check_eq!(thread.name(), Ok("hwlat"));
+        thread.suspend()?;
+        choose("nop")?;
+        hwlat::set_window(Nanos::from_secs(1), Nanos::from_millis(500))?;
         Ok(())
     }
 
