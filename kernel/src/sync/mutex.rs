@@ -66,6 +66,11 @@ impl<T> Mutex<T> {
     ///
     /// # Errors
     /// [`Error::WouldBlock`].
+    ///
+    /// # Context
+    /// Threads; interrupt handlers, which lock it as the thread that they have interrupted. Where that is about to leave for
+    /// good, other CPUs' threads that want the mutex before the handler has given it back get [`Error::OwnerDied`]: what a
+    /// handler shares with other CPUs is not for a mutex.
     #[inline]
     pub fn try_lock(&self) -> Result<MutexGuard<'_, T>, Error> {
         if self.raw.try_lock() {
