@@ -26,6 +26,8 @@ use crate::lock::IrqLock;
 static ECAM: Once<Ecam> = Once::new();
 /// The two ports belong together.
 static PORTS: IrqLock<()> = IrqLock::new(());
+/// For what reads registers to write them, command registers and sizes of memory, of whichever function.
+static CHANGES: IrqLock<()> = IrqLock::new(());
 
 /// Notes where configuration space lies.
 pub(crate) fn init(ecam: Option<Ecam>) {
@@ -238,10 +240,18 @@ impl Function {
         Config::write_as(self.0, offset, value);
     }
 
+    fn update_command(self, change: impl FnOnce(CommandRegister) -> CommandRegister) {
+        CHANGES.with(|()| self.header().update_command(Config, change));
+    }
+
     /// Memory or ports in base address register `slot`. What the register gives as size is asked for by writing to it: the
-    /// function does not answer meanwhile.
+    /// function does not answer meanwhile, and interrupts are off.
     #[must_use]
     pub fn bar(self, slot: u8) -> Option<Bar> {
+        CHANGES.with(|()| self.bar_alone(slot))
+    }
+
+    fn bar_alone(self, slot: u8) -> Option<Bar> {
         let endpoint = self.endpoint()?;
         let value = self.read(0x10 + 4 * u16::from(slot));
         // Memory of a kind that there is not.
@@ -256,14 +266,29 @@ impl Function {
         bar
     }
 
-    /// Lets it answer at its ports and memory, and access memory itself.
+    /// Lets it answer at its ports and memory.
     pub fn enable(self) {
-        self.header().update_command(Config, |command| {
-            command
-                | CommandRegister::IO_ENABLE
-                | CommandRegister::MEMORY_ENABLE
-                | CommandRegister::BUS_MASTER_ENABLE
+        self.update_command(|command| {
+            command | CommandRegister::IO_ENABLE | CommandRegister::MEMORY_ENABLE
         });
+    }
+
+    /// Lets it access memory itself. Messages are such accesses, too.
+    ///
+    /// # Safety
+    /// It has no transfer under way that a firmware or another driver has begun, as after its reset, and is told of none but to
+    /// memory that is its driver's.
+    pub unsafe fn enable_dma(self) {
+        self.update_command(|command| command | CommandRegister::BUS_MASTER_ENABLE);
+    }
+
+    /// Whether it may send messages.
+    fn check_dma(self) -> Result<(), Error> {
+        let command = self.header().command(Config);
+        match command.contains(CommandRegister::BUS_MASTER_ENABLE) {
+            true => Ok(()),
+            false => Err(Error::InvalidState),
+        }
     }
 
     /// Enables it, and gives the first of its ports in base address register `slot`. It goes on meanwhile, if it was enabled.
@@ -332,7 +357,7 @@ impl Function {
     ///
     /// # Errors
     /// `irq` is released, then: [`Error::InvalidArgument`] if it cannot send messages or the CPU does not run; [`Error::InvalidState`] if it sends
-    /// some already.
+    /// some already, or may not [access memory](Self::enable_dma).
     pub fn enable_msi(self, irq: Irq, cpu: usize) -> Result<Msi, Error> {
         let (irq, capability) = irq.routed(|irq| {
             let msi = self.capabilities().find_map(|capability| match capability {
@@ -343,6 +368,7 @@ impl Function {
             if msi.is_enabled(Config) {
                 return Err(Error::InvalidState);
             }
+            self.check_dma()?;
             let address = message_address(cpu)?;
             msi.set_message_info(address.into(), irq.vector().into(), Config);
             Ok(msi)
@@ -363,7 +389,7 @@ impl Function {
     ///
     /// # Errors
     /// `irq` is released, then: [`Error::InvalidArgument`] if it has no such table or entry, or the CPU does not run; [`Error::InvalidState`] if
-    /// the entry has a handler.
+    /// the entry has a handler, or it may not [access memory](Self::enable_dma).
     pub fn enable_msix(self, entry: u16, irq: Irq, cpu: usize) -> Result<Msix, Error> {
         let (irq, table) = irq.routed(|irq| self.set_message(entry, irq.vector(), cpu))?;
         let msix = Msix { table, entry, irq };
@@ -382,6 +408,7 @@ impl Function {
         if entry >= capability.table_size() {
             return Err(Error::InvalidArgument);
         }
+        self.check_dma()?;
         let memory = self.enable_memory(capability.table_bar());
         let table = memory.ok_or(Error::InvalidArgument)? + capability.table_offset() as usize;
         if !capability.enabled(Config) {
@@ -409,9 +436,7 @@ impl Function {
 
     /// No interrupts by its pin.
     fn without_pin(self) {
-        self.header().update_command(Config, |command| {
-            command | CommandRegister::INTERRUPT_DISABLE | CommandRegister::BUS_MASTER_ENABLE
-        });
+        self.update_command(|command| command | CommandRegister::INTERRUPT_DISABLE);
     }
 }
 

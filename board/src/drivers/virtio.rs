@@ -68,6 +68,7 @@ fn attach<Q>(
     if Device::is_driven(function) {
         return Err(Error::InvalidState);
     }
+    Device::silent(function).ok_or(Error::InvalidArgument)?;
     // First: with messages the device's registers are laid out in another way.
     let irq = irq::request(name, handler, argument)?;
     let msix = function.enable_msix(0, irq, cpu)?;

@@ -63,13 +63,21 @@ pub(crate) struct Device {
 impl Device {
     /// The device of this function, reset and without features; `None` if it has no legacy interface.
     pub(crate) fn new(function: Function) -> Option<Self> {
-        let ports = function.enable_ports(0)?;
-        let device = Self { ports };
-        device.reset();
+        let device = Self::silent(function)?;
         device.write8(STATUS, 1);
         device.write8(STATUS, 3);
         // SAFETY: a register of the device.
-        unsafe { Port::<u32>::new(ports + GUEST_FEATURES).write(0) };
+        unsafe { Port::<u32>::new(device.ports + GUEST_FEATURES).write(0) };
+        Some(device)
+    }
+
+    /// The device of this function, reset: it may access memory, and has none to access yet.
+    pub(crate) fn silent(function: Function) -> Option<Self> {
+        let ports = function.enable_ports(0)?;
+        let device = Self { ports };
+        device.reset();
+        // SAFETY: it has no queues any more, and is given those of its driver.
+        unsafe { function.enable_dma() };
         Some(device)
     }
 

@@ -81,6 +81,8 @@ fn messages(edu: Function) {
         return;
     };
     let irq = must("request", irq::request("edu", on_edu, 0));
+    // SAFETY: it was told of no transfer.
+    unsafe { edu.enable_dma() };
     let msi = must("enable_msi", edu.enable_msi(irq, 0));
     let raise = NonNull::new((base + 0x60) as *mut u32).unwrap_or(NonNull::dangling());
     // SAFETY: the register that raises an interrupt, in memory that is mapped.

@@ -170,6 +170,11 @@ target_test! {
     fn messages(Alone) {
         let edu = edu()?;
         let base = there_is("memory of edu", edu.enable_memory(0))?;
+        // They are writes to memory, which it may not make yet.
+        check_err!(edu.enable_msi(irq::request("edu", on_message, 0)?, 0), InvalidState);
+        check_eq!(edu.read(4) & 7, 3);
+        // SAFETY: it was told of no transfer.
+        unsafe { edu.enable_dma() };
         let msi = edu.enable_msi(irq::request("edu", on_message, 0)?, 0)?;
         for _ in 0..=NR_DEVICE_VECTORS {
             check_err!(edu.enable_msi(irq::request("second", on_message, 0)?, 0), InvalidState);
@@ -198,6 +203,8 @@ target_test! {
         const LINK: u32 = 1 << 24;
         let network = there_is("network", Function::find(0x8086, 0x10d3))?;
         let base = there_is("memory of the network's", network.enable_memory(0))?;
+        // SAFETY: it was told of no transfer.
+        unsafe { network.enable_dma() };
         let msix = network.enable_msix(4, irq::request("link", on_message, 0)?, 0)?;
         for _ in 0..=NR_DEVICE_VECTORS {
             check_err!(network.enable_msix(4, irq::request("second", on_message, 0)?, 0), InvalidState);
@@ -250,6 +257,8 @@ target_test! {
         check_eq!((there, here, bytes), ((1, 1), (1, 0), 0x6162));
         let edu = edu()?;
         let base = there_is("memory of edu", edu.enable_memory(0))?;
+        // SAFETY: it was told of no transfer.
+        unsafe { edu.enable_dma() };
         let msi = edu.enable_msi(irq::request("edu", on_message, 0)?, 0)?;
         msi.set_cpu(1)?;
         register(base, 0x60).write(1);
