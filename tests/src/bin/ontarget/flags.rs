@@ -47,7 +47,7 @@ fn moves(_: usize, _: Expiry) {
     let (Some(victim), Some(timer)) = (VICTIM.get(), MOVER.get()) else {
         return;
     };
-    let _ = victim.set_priority(PRIORITY + if nr % 2 == 0 { 3 } else { 1 });
+    let _ = victim.set_priority(PRIORITY + if nr.is_multiple_of(2) { 3 } else { 1 });
     if nr < MAX_MOVES {
         timer.arm(Instant::after(Nanos::new(PERIOD.load(Relaxed))));
     }
