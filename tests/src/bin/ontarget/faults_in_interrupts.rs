@@ -13,7 +13,7 @@ use crate::faults::{NOWHERE, deliver, recurse};
 /// Declares faults, each with what its report says and the code that provokes it: a function of `cause`, and a test for each
 /// kind of interrupt.
 macro_rules! faults {
-    ($($(#[doc = $doc:literal])* $name:ident: [$($text:literal),+] $body:block)*) => {
+    ($($(#[doc = $doc:literal])* fn $name:ident [$($text:literal),+] $body:block)*) => {
         mod cause {
             use super::*;
 
@@ -67,73 +67,73 @@ macro_rules! asm_fault {
 
 faults! {
     /// Memory that is not there.
-    page_fault: ["*** #PF page fault", "writing 0x0000001000000000: not mapped"] {
+    fn page_fault ["*** #PF page fault", "writing 0x0000001000000000: not mapped"] {
         asm_fault!("mov byte ptr [{}], 1", in(reg) NOWHERE);
     }
 
     /// A selector beyond the descriptor table.
-    general_protection: ["*** #GP general protection"] {
+    fn general_protection ["*** #GP general protection"] {
         asm_fault!("mov ds, {0:x}", in(reg) 0xfff8);
     }
 
     /// An instruction that there is not.
-    invalid_opcode: ["*** #UD invalid opcode"] {
+    fn invalid_opcode ["*** #UD invalid opcode"] {
         asm_fault!("ud2");
     }
 
     /// Dividing by zero.
-    divide_error: ["*** #DE divide error"] {
+    fn divide_error ["*** #DE divide error"] {
         asm_fault!("xor ecx, ecx", "div ecx", out("ecx") _, out("eax") _, out("edx") _);
     }
 
     /// The trap flag.
-    single_step: ["*** #DB debug exception"] {
+    fn single_step ["*** #DB debug exception"] {
         asm_fault!("pushfq", "or qword ptr [rsp], 0x100", "popfq", "nop");
     }
 
     /// The trap flag, and an instruction that holds its exception up.
-    shadow_of_mov_ss: ["*** #DB debug exception"] {
+    fn shadow_of_mov_ss ["*** #DB debug exception"] {
         asm_fault!("mov {0:e}, ss", "pushfq", "or qword ptr [rsp], 0x100", "popfq", "mov ss, {0:e}", "nop", out(reg) _);
     }
 
     /// The debug exception by its vector: QEMU takes `icebp` for a debugger's.
-    icebp: ["*** #DB debug exception"] {
+    fn icebp ["*** #DB debug exception"] {
         asm_fault!("int 1");
     }
 
     /// A breakpoint instruction.
-    breakpoint: ["*** #BP breakpoint"] {
+    fn breakpoint ["*** #BP breakpoint"] {
         asm_fault!("int3");
     }
 
     /// Vector registers while the task-switched flag forbids them.
-    device_not_available: ["*** #NM device not available"] {
+    fn device_not_available ["*** #NM device not available"] {
         asm_fault!("mov {0}, cr0", "or {0}, 8", "mov cr0, {0}", "addps xmm0, xmm0", out(reg) _, out("xmm0") _);
     }
 
     /// A stack segment that is not present.
-    stack_fault: ["*** #SS stack fault"] {
+    fn stack_fault ["*** #SS stack fault"] {
         install(ABSENT);
         asm_fault!("mov ss, {0:x}", in(reg) SELECTOR);
     }
 
     /// Its gate is entered as the CPU would: ring 0 cannot raise it.
-    alignment_check: ["*** #AC alignment check"] {
+    fn alignment_check ["*** #AC alignment check"] {
         deliver(17, 0);
     }
 
     /// A division by zero of the x87 unit, not masked.
-    x87_error: ["*** #MF x87 floating-point error"] {
+    fn x87_error ["*** #MF x87 floating-point error"] {
         asm_fault!("fninit", "fldcw [{}]", "fld1", "fldz", "fdivp", "fwait", in(reg) &0x037bu16);
     }
 
     /// By its vector: QEMU's vector unit raises none.
-    simd_error: ["*** #XM SIMD floating-point exception"] {
+    fn simd_error ["*** #XM SIMD floating-point exception"] {
         asm_fault!("int 19");
     }
 
     /// A call of where nothing is.
-    null_call: ["*** #PF page fault", "executing 0x0000000000000000: not mapped"] {
+    fn null_call ["*** #PF page fault", "executing 0x0000000000000000: not mapped"] {
         asm_fault!("call {}", in(reg) 0usize, clobber_abi("C"));
     }
 }

@@ -1,12 +1,12 @@
 //! What operations between two CPUs take of the kernel's lock, from the image with on-target tests.
 
-use std::fs::File;
 use std::io::{BufReader, Read};
 
 use anyhow::{Context, Result, ensure};
 
 use super::{Values, images};
 use crate::commands::test::{self, waits};
+use takt_base::input;
 use takt_machine::counted::Plugin;
 use takt_machine::counted::log::Log;
 use takt_machine::run::once::Folder;
@@ -32,7 +32,7 @@ pub(super) fn measure(folder: &Folder, values: &mut Values) -> Result<()> {
         plugin.added_to(arguments, &path, None)
     })?;
     let operations = images::lines(&booted.serial)?;
-    let file = File::open(&path).context("cannot read the log of executed instructions")?;
+    let file = input::open(&path).context("cannot read the log of executed instructions")?;
     let found = find(Log::new(BufReader::new(file))?, &marks)?;
     ensure!(
         found.stretches.len() == operations.len(),

@@ -1,8 +1,8 @@
 //! Which on-target tests an image has, by its sources: it is not built where none of them is asked for.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
+use std::{fs, iter};
 
 use anyhow::{Context, Result};
 
@@ -35,17 +35,28 @@ fn add(folder: &Path, module: &str, names: &mut BTreeSet<String>) -> Result<()> 
         } else {
             let text = input::read_to_string(&path)
                 .with_context(|| format!("cannot read {}", path.display()))?;
-            names.extend(functions(&text).map(|name| format!("{inner}{name}")));
+            for within in modules(&text) {
+                names.extend(functions(&text).map(|name| format!("{inner}{within}{name}")));
+            }
         }
     }
     Ok(())
+}
+
+/// The modules that a source may have its functions in: none of its own, and those that begin in it.
+fn modules(text: &str) -> impl Iterator<Item = String> {
+    let begun = text.lines().filter_map(|line| {
+        let name = line.trim_start().strip_prefix("mod ")?.strip_suffix(" {")?;
+        Some(format!("{name}::"))
+    });
+    iter::once(String::new()).chain(begun)
 }
 
 fn functions(text: &str) -> impl Iterator<Item = &str> {
     let rests = text
         .lines()
         .filter_map(|line| line.trim_start().strip_prefix("fn "));
-    rests.filter_map(|rest| rest.split(['(', '<']).next())
+    rests.filter_map(|rest| rest.split(['(', '<', ' ']).next())
 }
 
 #[cfg(test)]
@@ -55,7 +66,11 @@ mod tests {
     #[test]
     fn tests_have_the_names_of_their_modules() {
         let names = names("ontarget").unwrap();
-        for name in ["day::day_at_100_hz", "latency::counted::lengths_are_counts"] {
+        for name in [
+            "day::day_at_100_hz",
+            "latency::counted::lengths_are_counts",
+            "faults_in_interrupts::of_a_device::page_fault",
+        ] {
             assert!(names.contains(name), "{name} is not among {names:?}");
         }
     }
