@@ -26,7 +26,7 @@ use crate::lock::IrqLock;
 static ECAM: Once<Ecam> = Once::new();
 /// The two ports belong together.
 static PORTS: IrqLock<()> = IrqLock::new(());
-/// For what reads registers to write them, command registers and sizes of memory, of whichever function.
+/// For what reads a command register to write it, of whichever function.
 static CHANGES: IrqLock<()> = IrqLock::new(());
 
 /// Notes where configuration space lies.
@@ -241,28 +241,30 @@ impl Function {
     }
 
     fn update_command(self, change: impl FnOnce(CommandRegister) -> CommandRegister) {
-        CHANGES.with(|()| self.header().update_command(Config, change));
+        const COMMAND: u16 = 4;
+        CHANGES.with(|()| {
+            let before = Config::read_as(self.0, COMMAND);
+            let after = change(CommandRegister::from_bits_retain(before));
+            // Two bytes: ones that are written behind them clear what the function's status says.
+            Config::write_as(self.0, COMMAND, after.bits());
+        });
     }
 
     /// Memory or ports in base address register `slot`. What the register gives as size is asked for by writing to it: the
-    /// function does not answer meanwhile, and interrupts are off.
+    /// function does not answer meanwhile. For one thread at a time of each function, or the sizes are wrong.
     #[must_use]
     pub fn bar(self, slot: u8) -> Option<Bar> {
-        CHANGES.with(|()| self.bar_alone(slot))
-    }
-
-    fn bar_alone(self, slot: u8) -> Option<Bar> {
         let endpoint = self.endpoint()?;
         let value = self.read(0x10 + 4 * u16::from(slot));
         // Memory of a kind that there is not.
         if slot >= 6 || value & 1 == 0 && !matches!(value >> 1 & 3, 0 | 2) {
             return None;
         }
-        let before = self.header().command(Config);
-        let quiet = before - CommandRegister::IO_ENABLE - CommandRegister::MEMORY_ENABLE;
-        self.header().update_command(Config, |_| quiet);
+        let answers = CommandRegister::IO_ENABLE | CommandRegister::MEMORY_ENABLE;
+        let before = self.header().command(Config) & answers;
+        self.update_command(|command| command - answers);
         let bar = endpoint.bar(slot, Config);
-        self.header().update_command(Config, |_| before);
+        self.update_command(|command| command | before);
         bar
     }
 
