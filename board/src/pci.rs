@@ -251,7 +251,8 @@ impl Function {
     }
 
     /// Memory or ports in base address register `slot`. What the register gives as size is asked for by writing to it: the
-    /// function does not answer meanwhile. For one thread at a time of each function, or the sizes are wrong.
+    /// function does not answer meanwhile. For one thread at a time of each function: two would
+    /// take each other's question for the address.
     #[must_use]
     pub fn bar(self, slot: u8) -> Option<Bar> {
         let endpoint = self.endpoint()?;
@@ -261,8 +262,11 @@ impl Function {
             return None;
         }
         let answers = CommandRegister::IO_ENABLE | CommandRegister::MEMORY_ENABLE;
-        let before = self.header().command(Config) & answers;
-        self.update_command(|command| command - answers);
+        let mut before = CommandRegister::empty();
+        self.update_command(|command| {
+            before = command & answers;
+            command - answers
+        });
         let bar = endpoint.bar(slot, Config);
         self.update_command(|command| command | before);
         bar

@@ -32,6 +32,8 @@ pub(crate) struct Account {
     pub(super) life: AtomicU32,
     /// Whether it was told that nothing is left in this period.
     is_told: AtomicBool,
+    /// Whether nothing was left when this period, or a life in it, began.
+    is_owing: AtomicBool,
 }
 
 impl Account {
@@ -45,6 +47,7 @@ impl Account {
             loan: AtomicU32::new(0),
             life: AtomicU32::new(NO_LIFE),
             is_told: AtomicBool::new(false),
+            is_owing: AtomicBool::new(false),
         }
     }
 
@@ -116,6 +119,20 @@ impl Account {
         self.left.store(left.min(budget), Relaxed);
         self.since.store(since.max(begun), Relaxed);
         self.is_told.store(false, Relaxed);
+        self.is_owing.store(left <= 0, Relaxed);
+    }
+
+    /// A life begins. Gives when nothing will be left.
+    pub(super) fn begin_life(&self, now: u64) -> u64 {
+        if !self.charge(now) {
+            self.is_owing.store(true, Relaxed);
+        }
+        self.exhaustion()
+    }
+
+    /// Whether what is used up in this period was so before it, or by the beginning of a life.
+    pub(super) fn is_owing(&self) -> bool {
+        self.is_owing.load(Relaxed)
     }
 
     /// When the period ends.

@@ -59,8 +59,8 @@ impl Task {
         budget::recharge_running(&mut section, cpu, now);
         // What it ran since its last life may have been all: then it does not come to its first instruction in this period.
         if let Some(account) = section.cpu(cpu).charged {
-            account.charge(now);
-            timers::insert(&mut section, timers::SLICE, account.exhaustion());
+            let end = account.begin_life(now);
+            timers::insert(&mut section, timers::SLICE, end);
         }
         section.release();
     }
@@ -111,7 +111,8 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
     let is_first = account.tell();
     let what = match is_own {
         false => ENDS_CALL,
-        true if is_first && task.faults_at_overrun() => STOPS,
+        // To begin anew once more would not make up for that.
+        true if is_first && !account.is_owing() && task.faults_at_overrun() => STOPS,
         true if task.pending.is_some() => return true,
         true => THROTTLES,
     };

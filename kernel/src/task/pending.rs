@@ -62,7 +62,9 @@ impl Task {
             let mutex = kernel.mutex_of(thread);
             let t = kernel.thread(thread);
             // A budget that was lent ends calls alone.
-            let is_no_call = t.wait != Wait::Queue && error != Error::BudgetSpent;
+            // What the kernel, or the application for it, waits for in a task's thread is none of the task's.
+            let is_no_call = matches!(t.wait, Wait::Sleep | Wait::Park | Wait::Message)
+                && error != Error::BudgetSpent;
             let is_tasks = mutex.map_or(is_no_call, |it| it.is_kept());
             // Its time may have come, and it has yet to learn of that.
             if t.woken != Woken::Not || !is_tasks {

@@ -27,6 +27,7 @@ use crate::section;
 use crate::sync::Semaphore;
 use crate::thread::tcb::TcbRef;
 use crate::thread::{Builder, Thread};
+use crate::time;
 
 /// How soon it is looked again at threads that are to stop, which may have been about to wait.
 const AGAIN: Nanos = Nanos::from_micros(100);
@@ -72,6 +73,8 @@ impl Task {
     /// Those of [`Builder::spawn`]; then there are none of them.
     pub(super) fn spawn_further(&self, cpu: usize) -> Result<(), Error> {
         self.group.is_over.store(false, Relaxed);
+        // Of an earlier life.
+        self.group.is_stopping.store(false, Relaxed);
         for (nr, number) in self.program.threads.iter().enumerate() {
             let task = &all()[*number];
             let spawned = Builder::new(task.program.name, TOP)
@@ -93,7 +96,11 @@ impl Task {
         for task in self.further().take(nr) {
             // As in `set_out`.
             let _ = task.go().give();
-            let _ = Thread::of_handle(task.group.handle.load(Relaxed)).join(Instant::NEVER);
+            let thread = Thread::of_handle(task.group.handle.load(Relaxed));
+            while thread.join(Instant::NEVER) == Err(Error::InvalidState) {
+                // Somebody else joins it.
+                let _ = time::sleep(AGAIN);
+            }
             // Counted by nobody.
             let _ = self.at_rest().try_take();
         }
@@ -150,6 +157,12 @@ impl Task {
                 continue;
             }
             let thread = other.port.thread();
+            let noted = other.group.handle.load(Relaxed);
+            // One that has ended has left its block to others.
+            if other.is_further() && section.look_at(thread).handle != noted {
+                section.leave_quietly();
+                continue;
+            }
             if other.is_alive() {
                 other.stop_at_next(thread, FaultKind::WithTask);
                 other.unthrottle(&mut section);

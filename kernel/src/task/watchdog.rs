@@ -7,6 +7,7 @@ use super::object::{Task, all};
 use crate::arch::{interrupts, tsc};
 use crate::clock::Nanos;
 use crate::config::MAX_TASKS;
+use crate::preempt;
 use crate::section;
 use crate::soft_timer::{self, Expiry};
 use crate::timers;
@@ -23,8 +24,14 @@ const fn timer_of(number: usize) -> usize {
 static MACHINES: Once<(usize, fn())> = Once::new();
 
 /// Has the task of this number feed the machine's watchdog as well, which `feed` does, whenever it feeds its own. Once.
+///
+/// # Context
+/// Any but NMI.
 pub fn set_machine_watchdog(number: usize, feed: fn()) {
+    // Nobody comes in between who would wait for the end of this.
+    let alone = preempt::irq_save();
     MACHINES.call_once(|| (number, feed));
+    drop(alone);
 }
 
 impl Task {

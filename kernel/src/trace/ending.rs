@@ -3,6 +3,7 @@
 use crate::clock::{Instant, Nanos};
 use crate::error::Error;
 use crate::thread::handle::Thread;
+use crate::time;
 
 /// The highest priority that there is.
 const HIGHEST: u8 = 99;
@@ -22,8 +23,13 @@ pub(super) fn wait_for_end(thread: Thread) {
         let _ = thread.resume();
         let _ = thread.set_priority(HIGHEST);
         let _ = thread.unpark();
-        if thread.join(Instant::after(AGAIN)) != Err(Error::TimedOut) {
-            return;
+        match thread.join(Instant::after(AGAIN)) {
+            Err(Error::TimedOut) => {}
+            // Somebody else joins it.
+            Err(Error::InvalidState) => {
+                let _ = time::sleep(AGAIN);
+            }
+            _ => return,
         }
     }
 }

@@ -162,7 +162,9 @@ fn body(_: usize) {
 pub(super) fn begin() -> Result<(), Error> {
     latency::set_max_cycles(0);
     ENDS.store(false, Relaxed);
-    let thread = Builder::new("hwlat", 99)?.spawn(&STACK, body, 0)?;
+    let spawned = Builder::new("hwlat", 99).and_then(|it| it.spawn(&STACK, body, 0));
+    // One that was there before is still to end.
+    let thread = spawned.inspect_err(|_| ENDS.store(true, Relaxed))?;
     THREAD.store(thread.handle(), Relaxed);
     Ok(())
 }

@@ -12,11 +12,11 @@ mod tests {
     /// Where the images' tests are: in a file, or a folder, of the first part of their names.
     const IMAGES: [&str; 3] = ["ontarget", "tasks", "functions"];
 
-    /// Whether a file declares it; rows of a table of tests are declared by their name and a colon.
+    /// Whether a file declares it; a row of a table of tests has its texts behind the name.
     fn declares(file: &Path, name: &str) -> bool {
         let text = fs::read_to_string(file).unwrap_or_default();
         let is_there = |begin: &str| text.contains(begin);
-        is_there(&format!("fn {name}(")) || is_there(&format!("    {name}: ["))
+        is_there(&format!("fn {name}(")) || is_there(&format!("fn {name} ["))
     }
 
     fn files_in(dir: &Path) -> Vec<PathBuf> {

@@ -2,7 +2,7 @@
 
 use core::arch::x86_64::_rdtsc;
 
-use takt_user::abi::fault;
+use takt_user::abi::{FaultKind, fault};
 use takt_user::{
     Error, Instant, Message, Nanos, Peer, exit, feed, receive, reply, reply_and_receive,
     sleep_until,
@@ -252,7 +252,10 @@ pub(crate) fn watch(restarts: u64) {
                 kind = call.message[fault::KIND];
                 let mut answer = [0; 6];
                 answer[0] = match u64::from(call.badge) == restarts {
-                    true => fault::RESTART,
+                    true => {
+                        nr += u64::from(kind == FaultKind::BudgetOverrun as u64);
+                        fault::RESTART
+                    }
                     false => fault::STOP,
                 };
                 reply_and_receive(answer, !0 >> 2, Instant::NEVER)

@@ -9,7 +9,7 @@ use takt_kernel::machine::marks;
 use takt_kernel::sync::Semaphore;
 use takt_kernel::thread::{self, Builder, Thread};
 use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer};
-use takt_kernel::{Error, irq, thread_stack, trace};
+use takt_kernel::{Error, irq, preempt, thread_stack, trace};
 
 use super::block::{Place, ROOM, SweepBlock, SweepState, VERSION};
 use super::{WORKLOADS, loads, workloads};
@@ -136,10 +136,13 @@ pub fn start(plan: &Plan, subject: Subject, block: &'static SweepBlock) -> Resul
     if plan.count as usize > ROOM || plan.step == 0 || plan.priority < workloads::LEAST_PRIORITY {
         return Err(Error::InvalidArgument);
     }
-    BLOCK.call_once(|| block);
     let other = Timer::new(|_, _| {}, 0)?;
+    // Nobody comes in between who would wait for the end of these.
+    let alone = preempt::irq_save();
+    BLOCK.call_once(|| block);
     OTHER.call_once(|| other);
     END.call_once(|| plan.end);
+    drop(alone);
     SHARED.first.store(plan.first, Relaxed);
     SHARED.count.store(plan.count, Relaxed);
     SHARED.step.store(plan.step, Relaxed);

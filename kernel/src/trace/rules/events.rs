@@ -126,8 +126,14 @@ pub fn remove_trigger(event: u32, place: usize) -> Result<(), Error> {
 /// # Context
 /// As [`set_filter`].
 pub fn set_threads(list: ThreadList, tids: &[u8]) -> Result<(), Error> {
+    // However long it is, nobody stands still for that.
+    let mut listed = [false; 256];
+    for tid in tids {
+        listed[usize::from(*tid)] = true;
+    }
     change(&mut |_| {
-        TAKT_RULES.threads().set(list, tids.iter().copied());
+        let tids = (0..=u8::MAX).filter(|tid| listed[usize::from(*tid)]);
+        TAKT_RULES.threads().set(list, tids);
         Ok(())
     })
 }
