@@ -57,8 +57,12 @@ pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
     let measured = measured.map_err(|error| match error.is::<Help>() {
         true => error,
         false => error.context(Help(format!(
-            "what was measured is kept: cargo xtask latency-sweep --resume {}",
-            paths::shown(folder.dir())
+            "what was measured is kept: cargo xtask latency-sweep --resume {}{}",
+            paths::shown(folder.dir()),
+            flags
+                .slurm
+                .map(|tasks| format!(" --slurm={tasks}"))
+                .unwrap_or_default()
         ))),
     })?;
     let document = document::write(&folder, &elf, &measured);

@@ -77,6 +77,13 @@ pub struct Folder {
 /// Files of parts by name: where each was found first, and its content.
 pub type Gathered = BTreeMap<OsString, (PathBuf, Vec<u8>)>;
 
+/// The names of the files of what was measured.
+pub(super) type Listing = BTreeSet<OsString>;
+
+fn is_among(listing: &Listing, file: &FilePath) -> bool {
+    file.file_name().is_some_and(|name| listing.contains(name))
+}
+
 /// A part as it is written: plain numbers, so that another tool can read it.
 #[derive(Debug, Serialize, Deserialize)]
 struct PartFile {
@@ -291,10 +298,25 @@ impl Folder {
         Ok(file.map(|PathFile { ips, tail }| Path { ips, tail }))
     }
 
-    /// Of how many stretches the path is known.
-    pub(super) fn paths_known(&self) -> usize {
+    /// Which files there are of what was measured. On a file system of several machines only a folder that is read is up to
+    /// date: that a file is not there is kept for a while.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be read.
+    pub(super) fn listing(&self) -> Result<Listing> {
+        let dir = self.dir.join(PARTS);
+        let cannot = || format!("cannot read {}", dir.display());
+        let entries = fs::read_dir(&dir).with_context(cannot)?;
+        let names = entries.map(|entry| Ok(entry.with_context(cannot)?.file_name()));
+        names.collect()
+    }
+
+    /// Of how many stretches the path is among these.
+    pub(super) fn paths_known(&self, listing: &Listing) -> usize {
         let what = self.config().what.iter();
-        what.filter(|it| self.path_file(it).is_file()).count()
+        what.filter(|it| is_among(listing, &self.path_file(it)))
+            .count()
     }
 
     /// Keeps it.
@@ -335,9 +357,9 @@ impl Folder {
         Ok(Some(file.arrivals.into_iter().map(arrival).collect()))
     }
 
-    /// Whether a part was measured, as far as its name tells.
-    pub(super) fn has_part(&self, what: &What, first: u32, count: u32) -> bool {
-        self.part_file(what, first, count).is_file()
+    /// Whether a part is among these.
+    pub(super) fn has_part(&self, listing: &Listing, what: &What, first: u32, count: u32) -> bool {
+        is_among(listing, &self.part_file(what, first, count))
     }
 
     /// Keeps a part.

@@ -6,15 +6,17 @@
 //! whose node was lost is queued again by Slurm itself, and waited for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::fs;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use takt_base::paths::which;
+use takt_base::paths::{passing_mark, which};
 use takt_base::term::{self, WithHelp};
 use takt_base::{input, tool};
 use takt_machine::run::signals::Interrupted;
@@ -76,7 +78,10 @@ pub fn run(folder: &Folder, array: Array<'_>, progress: &dyn Progress) -> Result
     fs::create_dir_all(&own).with_context(|| format!("cannot make {}", own.display()))?;
     // The tasks begin when there is room for them: by then ours may have been built anew.
     let program = own.join("takt");
-    fs::copy("/proc/self/exe", &program)
+    // Tasks of an earlier call may still run the one that is there: it stays as it is.
+    let copy = own.join(format!(".takt{}", passing_mark()));
+    fs::copy("/proc/self/exe", &copy)
+        .and_then(|_| fs::rename(&copy, &program))
         .with_context(|| format!("cannot write {}", program.display()))?;
     let mut submitted = Submitted {
         array,
@@ -129,30 +134,32 @@ impl Submitted<'_> {
         loop {
             // First, so that all files of a task that is over are there.
             let active = self.active(progress)?;
+            let listing = &folder.listing()?;
             if outline.is_none() {
-                outline = Outline::known(folder)?;
+                outline = Outline::known(folder, listing)?;
                 if let Some(outline) = &outline {
-                    told = outline.measured();
+                    told = outline.measured(listing);
                     progress.arrivals(outline.arrivals(), told);
                 }
             }
             if let Some(outline) = &outline {
-                let now = outline.measured();
+                let now = outline.measured(listing);
                 progress.measured(now.saturating_sub(told));
                 told = now;
             }
             let files = |index| match &outline {
-                Some(outline) => outline.files(Shard { index, of }),
-                None => folder.paths_known(),
+                Some(outline) => outline.files(listing, Shard { index, of }),
+                None => folder.paths_known(listing),
             };
             let is_done = |index| match &outline {
-                Some(outline) => outline.is_done(Shard { index, of }),
+                Some(outline) => outline.is_done(listing, Shard { index, of }),
                 None => false,
             };
             let left: Vec<_> = (1..=of)
                 .filter(|number| !active.contains(number) && !is_done(number - 1))
                 .collect();
             if left.is_empty() && active.is_empty() {
+                self.tasks.clear();
                 return Ok(());
             }
             if !left.is_empty() {
@@ -191,7 +198,14 @@ impl Submitted<'_> {
                     "task {number} ended {ATTEMPTS} times and measured nothing{}",
                     last_words(&log)
                 ))
-                .help(format!("all that it said is in {}", log.display()));
+                .help(if log.is_file() {
+                    format!("all that it said is in {}", log.display())
+                } else {
+                    format!(
+                        "it left no {}: do the nodes see this folder? Name one that they share by -o",
+                        log.display()
+                    )
+                });
             }
         }
         if !again.is_empty() {
@@ -210,14 +224,21 @@ impl Submitted<'_> {
     /// Hands an array job over; its number.
     fn sbatch(&self, numbers: &[u32]) -> Result<u64> {
         let numbers: Vec<_> = numbers.iter().map(u32::to_string).collect();
+        // It may have a `%` of its own in its name.
+        let log = format!(
+            "{}/%a.log",
+            self.own.display().to_string().replace('%', "%%")
+        );
         let mut child = Command::new("sbatch")
+            // Ctrl-C is for us: else it might be over before its number is known.
+            .process_group(0)
             .arg("--job-name=takt-sweep")
             .arg(format!("--cpus-per-task={}", self.array.jobs))
             .args(self.array.sbatch)
             // What we count on is said last.
             .arg("--parsable")
             .arg(format!("--array={}", numbers.join(",")))
-            .arg(format!("--output={}/%a.log", self.own.display()))
+            .arg(format!("--output={log}"))
             .arg("--open-mode=append")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -245,8 +266,8 @@ impl Submitted<'_> {
         }
         let since = Instant::now();
         let said = loop {
-            let mut squeue = Command::new("squeue");
-            squeue.args(["--noheader", "--array", "--me", "--format=%F|%K|%r"]);
+            let mut squeue = without_defaults("squeue", "SQUEUE_");
+            squeue.args(["--noheader", "--array", "--me", "--format=%F|%K|%t|%r"]);
             match tool::output(&mut squeue) {
                 Ok(said) => break said,
                 Err(error) if since.elapsed() > PATIENCE => return Err(error),
@@ -255,7 +276,7 @@ impl Submitted<'_> {
         };
         let mut active = BTreeSet::new();
         for line in said.lines() {
-            let mut fields = line.trim().splitn(3, '|');
+            let mut fields = line.trim().splitn(4, '|');
             let job = fields.next().and_then(|text| text.parse::<u64>().ok());
             let index = fields.next().and_then(|text| text.parse::<u32>().ok());
             let (Some(job), Some(index)) = (job, index) else {
@@ -265,8 +286,9 @@ impl Submitted<'_> {
                 continue;
             }
             active.insert(index);
+            let is_pending = fields.next() == Some("PD");
             let reason = fields.next().unwrap_or_default();
-            if !USUAL.contains(&reason) && self.said.insert(reason.to_owned()) {
+            if is_pending && !USUAL.contains(&reason) && self.said.insert(reason.to_owned()) {
                 term::note(format_args!(
                     "Slurm has task {index} wait: {}",
                     term::printable(reason.as_bytes())
@@ -280,20 +302,38 @@ impl Submitted<'_> {
 impl Drop for Submitted<'_> {
     /// Nobody waits for what is left.
     fn drop(&mut self) {
-        let jobs: BTreeSet<_> = self
-            .tasks
-            .values()
-            .map(|task| task.job.to_string())
-            .collect();
-        // Of jobs that are over it says so, and nothing else.
-        let _ = Command::new("scancel")
-            .args(["--quiet"])
-            .args(jobs)
+        // 0 is of those that sbatch has not taken.
+        let jobs = self.tasks.values().map(|task| task.job);
+        let jobs: BTreeSet<_> = jobs.filter(|job| *job != 0).collect();
+        if jobs.is_empty() {
+            return;
+        }
+        let jobs: Vec<_> = jobs.iter().map(u64::to_string).collect();
+        let output = without_defaults("scancel", "SCANCEL_")
+            .process_group(0)
+            .arg("--quiet")
+            .args(&jobs)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
+            .output();
+        // Of jobs that are over it says nothing.
+        if !output.is_ok_and(|it| it.status.success() || it.stderr.is_empty()) {
+            term::note(format_args!(
+                "tasks may still wait or run: scancel {}",
+                jobs.join(" ")
+            ));
+        }
     }
+}
+
+/// A program without the user's own defaults for it, variables whose names begin so: they would leave out some of our tasks.
+fn without_defaults(program: &str, prefix: &str) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in env::vars_os() {
+        if name.as_encoded_bytes().starts_with(prefix.as_bytes()) {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 /// Waits, unless the user wants out.

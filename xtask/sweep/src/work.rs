@@ -9,7 +9,7 @@ use takt_timerlat::sweep::{Arrival, EARLY};
 
 use super::boot::Booter;
 use super::config::{SweepConfig, What};
-use super::parts::Folder;
+use super::parts::{Folder, Listing};
 use super::path::Path;
 use super::ways::Ways;
 use takt_base::paths;
@@ -49,9 +49,9 @@ impl<'f> Outline<'f> {
     /// # Errors
     ///
     /// If one that is there is damaged.
-    pub(super) fn known(folder: &'f Folder) -> Result<Option<Self>> {
+    pub(super) fn known(folder: &'f Folder, listing: &Listing) -> Result<Option<Self>> {
         let config = folder.config();
-        if folder.paths_known() < config.what.len() {
+        if folder.paths_known(listing) < config.what.len() {
             return Ok(None);
         }
         let paths: Option<Vec<_>> = config
@@ -71,20 +71,23 @@ impl<'f> Outline<'f> {
     }
 
     /// Arrivals of those that are there.
-    pub(super) fn measured(&self) -> u64 {
-        let there = self.parts.iter().filter(|part| self.is_there(part));
+    pub(super) fn measured(&self, listing: &Listing) -> u64 {
+        let there = self
+            .parts
+            .iter()
+            .filter(|part| self.is_there(listing, part));
         there.map(|part| u64::from(part.count)).sum()
     }
 
     /// How many files there are of a shard: the paths' and its parts'.
-    pub(super) fn files(&self, shard: Shard) -> usize {
-        let there = self.of(shard).filter(|part| self.is_there(part));
+    pub(super) fn files(&self, listing: &Listing, shard: Shard) -> usize {
+        let there = self.of(shard).filter(|part| self.is_there(listing, part));
         self.folder.config().what.len() + there.count()
     }
 
     /// Whether all parts of a shard are there.
-    pub(super) fn is_done(&self, shard: Shard) -> bool {
-        self.of(shard).all(|part| self.is_there(part))
+    pub(super) fn is_done(&self, listing: &Listing, shard: Shard) -> bool {
+        self.of(shard).all(|part| self.is_there(listing, part))
     }
 
     fn of(&self, shard: Shard) -> impl Iterator<Item = &Part<'f>> {
@@ -92,9 +95,9 @@ impl<'f> Outline<'f> {
         numbered.filter_map(move |(number, part)| shard.has(number).then_some(part))
     }
 
-    fn is_there(&self, part: &Part<'_>) -> bool {
+    fn is_there(&self, listing: &Listing, part: &Part<'_>) -> bool {
         let first = position(self.folder.config(), part);
-        self.folder.has_part(part.what, first, part.count)
+        self.folder.has_part(listing, part.what, first, part.count)
     }
 }
 
