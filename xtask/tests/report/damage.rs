@@ -101,6 +101,8 @@ fn the_history() {
         // What cannot be read is noted, and no row.
         ensure!(!rows.is_empty());
         let is_changed = rows.iter().any(|(_, it)| it.outcome.ends_with(", edited"));
+        let run = history.entry(&history.runs()[0])?;
+        assert_eq!(run.record.outcome().ends_with(", edited"), is_changed);
         Ok((format!("{rows:?}"), is_changed))
     });
 }

@@ -87,7 +87,11 @@ fn what_was_edited_is_read_and_said_to_be() {
     );
     let (code, stdout, stderr) = done(history(dir.path(), &["show", &old.id]));
     assert_eq!(code, Some(0), "{stderr}");
-    assert!(stdout.contains("mix") && stderr.contains(&format!("run {} was edited", old.id)));
+    assert!(
+        stdout.contains("mix") && stdout.contains("passed, edited"),
+        "{stdout}"
+    );
+    assert!(stderr.contains(&format!("run {} was edited", old.id)));
 }
 
 #[test]

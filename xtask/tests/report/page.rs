@@ -164,3 +164,13 @@ fn what_was_counted_is_shown_beside_what_was_measured() {
         assert!(text.starts_with(&format!("{figure}<")), "{path}");
     }
 }
+
+#[test]
+fn a_run_that_was_edited_is_said_to_be() {
+    let page = |is_edited| {
+        let mut run = run("none", "tcg+icount", &[353]);
+        run.record.is_edited = is_edited;
+        page::write(&[reported("a", run)], None).unwrap()
+    };
+    assert!(page(true).contains("Edited: ") && !page(false).contains("Edited: "));
+}

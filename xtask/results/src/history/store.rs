@@ -172,8 +172,9 @@ impl History {
     /// If it cannot be read, or is damaged.
     pub fn entry(&self, place: &Place) -> Result<Entry> {
         let (summary, line) = self.read(place)?;
-        let entry = self.parse(place, &line)?;
+        let mut entry = self.parse(place, &line)?;
         if summary.is_none() {
+            entry.record.is_edited = true;
             note(format_args!(
                 "run {} was edited after it was made",
                 place.id

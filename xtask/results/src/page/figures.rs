@@ -131,6 +131,11 @@ pub(super) fn section(run: usize, source: &Source) -> String {
     if record.is_interrupted {
         out += &note("Interrupted: it did not run for as long as it was meant to.");
     }
+    if record.is_edited {
+        out += &note(
+            "Edited: what is kept of the run was changed after it, and may not be what was measured.",
+        );
+    }
     for reason in record.error.iter().chain(&record.taint) {
         out += &note(reason);
     }

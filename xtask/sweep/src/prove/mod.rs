@@ -14,6 +14,7 @@ pub use program::{prove_image, run_on};
 pub use table::{Shown, refutation, text};
 
 use crate::document::Document;
+use takt_base::term::note;
 use takt_guest::Elf;
 use takt_guest::place::Kind;
 use takt_guest::place::Names;
@@ -262,6 +263,12 @@ impl Proof {
             sweep.into()
         };
         let document = Document::read(&takt_base::input::read(&path)?)?;
+        if !document.edited.is_empty() {
+            note(format_args!(
+                "of the sweep were edited: {}; what was changed by hand was not measured",
+                document.edited.join(", ")
+            ));
+        }
         for section in document
             .sections
             .iter()
