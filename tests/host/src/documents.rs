@@ -103,8 +103,8 @@ impl Page {
     }
 
     /// Holds the lines that the page shows of a command's output, in a block with the command's name around it, against what that
-    /// prints. What differs from machine to machine is left out.
-    fn shows(&self, line: &str, stdout: &str) -> Result<()> {
+    /// prints, and says whether there is such a block. What differs from machine to machine is left out.
+    fn shows(&self, line: &str, stdout: &str) -> Result<bool> {
         let name = line.split(' ').next_back().unwrap_or_default();
         let marks = [
             format!("<!-- {name} -->\n```text\n"),
@@ -112,7 +112,7 @@ impl Page {
         ];
         let behind = self.text.split_once(&marks[0]);
         let Some((shown, _)) = behind.and_then(|(_, text)| text.split_once(&marks[1])) else {
-            return Ok(());
+            return Ok(false);
         };
         const OF_THE_MACHINE: [&str; 3] = ["accelerator", "duration", "run folder"];
         let is_exact = |line: &&str| !OF_THE_MACHINE.iter().any(|it| line.starts_with(it));
@@ -123,7 +123,7 @@ impl Page {
                 "what is shown of it is another output, from here on: {line}"
             );
         }
-        Ok(())
+        Ok(true)
     }
 
     /// What is typed in its consoles' blocks.
@@ -141,6 +141,7 @@ fn elsewhere(line: &str) -> Option<&'static (&'static str, &'static str)> {
 
 /// Types all of it, page by page, in a project of its own.
 pub(super) fn are_typed(stage: &Stage) -> Result<()> {
+    let mut nr_shown = 0;
     for page in Page::all()? {
         for line in page.typed().filter(|line| elsewhere(line).is_none()) {
             let words = line.replacen("cargo xtask", "\"$XTASK\"", 1);
@@ -159,12 +160,15 @@ pub(super) fn are_typed(stage: &Stage) -> Result<()> {
                 .output()
                 .context("cannot run sh")?;
             let end = ENDS.iter().find(|(it, _)| *it == line);
-            Done::of(&output)
+            let is_shown = Done::of(&output)
                 .code(end.map_or(0, |(_, code)| *code))
                 .and_then(|done| page.shows(line, &done.stdout))
                 .with_context(|| format!("{}: `{line}`", page.name()))?;
+            nr_shown += usize::from(is_shown);
         }
     }
+    // The run and its trace in the README.
+    ensure!(nr_shown == 2, "{nr_shown} outputs were compared");
     Ok(())
 }
 

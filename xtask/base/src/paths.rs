@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -152,19 +153,22 @@ pub fn is_process_gone(pid: u32) -> bool {
 /// Marks in the names of what is there only while a process is at work; behind them comes its number.
 const PASSING: [&str; 2] = [".tmp-", ".old-"];
 
-/// Behind a name of what is there only while this process is at work: a mark, the process's number and the machine's name, since
-/// several may work in one folder.
+/// Behind a name of what is there only while this process is at work: a mark, the process's number and where that number is its,
+/// since several machines and containers may work in one folder.
 #[must_use]
 pub fn passing_mark() -> String {
     format!("{}{}@{}", PASSING[0], std::process::id(), machine())
 }
 
-/// The name of this machine.
+/// Where processes' numbers are as they are to us: the machine's name and its namespace of processes.
+///
+/// Source: namespaces(7), pid_namespaces(7).
 fn machine() -> &'static str {
     static NAME: OnceLock<String> = OnceLock::new();
     NAME.get_or_init(|| {
         let name = input::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        name.trim().replace('/', "_")
+        let namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |it| it.ino());
+        format!("{}.{namespace}", name.trim().replace('/', "_"))
     })
 }
 
@@ -255,6 +259,8 @@ mod tests {
             (".a.tmp-4294967295".to_owned(), true),
             (format!(".a.old-4294967295@{}", machine()), true),
             (".a.tmp-4294967295@elsewhere".into(), false),
+            // The same machine, another container.
+            (format!(".a.tmp-4294967295@{}0", machine()), false),
             (format!(".a{}", passing_mark()), false),
             ("a.tmp-4294967295".into(), false),
         ] {

@@ -92,14 +92,47 @@ pub fn compare(
     found.functions = moved(&budget.functions, functions, |path| !is_text(path));
     found.sizes = moved(&budget.functions, functions, is_text);
     // First those whose code is another one: the others only have more of it on their paths.
-    let is_same = |moved: &Moved| !found.sizes.iter().any(|it| it.function == moved.function);
+    let is_same = |moved: &Moved| {
+        let symbol = symbol(&moved.function);
+        !found.sizes.iter().any(|it| it.function == symbol)
+    };
     found.functions.sort_by_key(is_same);
     found
 }
 
 /// Whether functions are told in bytes there.
 fn is_text(path: &str) -> bool {
-    path.ends_with("-text")
+    let row = path.strip_prefix("bench.").unwrap_or(path);
+    row.starts_with("image-") && row.ends_with("-text")
+}
+
+/// The function whose code it is: on a path one that was inlined is told as `inlined in function`.
+fn symbol(function: &str) -> &str {
+    function.rsplit(" in ").next().unwrap_or(function)
+}
+
+/// What a figure counts, by its name.
+fn unit(name: &str) -> &'static str {
+    let row = name.strip_prefix("bench.").unwrap_or(name);
+    let is_any = |begins: &[&str]| begins.iter().any(|it| row.starts_with(it));
+    if is_any(&[
+        "image-",
+        "footprint-",
+        "tracer-text",
+        "event-bytes-",
+        "average-bytes-",
+    ]) || row.ends_with("-bytes")
+    {
+        "B"
+    } else if row.ends_with("-rate") {
+        "‰"
+    } else if row.ends_with("-lines") {
+        "lines"
+    } else if is_any(&["lock-"]) && !is_any(&["lock-held", "lock-wait"]) {
+        "x"
+    } else {
+        "insn"
+    }
 }
 
 fn moved(
@@ -203,7 +236,7 @@ impl Comparison {
     }
 }
 
-/// Figures that moved by as much as each other are one row if there are more than this.
+/// Figures of one unit that moved by as much as each other are one row if there are more than this.
 const NR_ALIKE: usize = 3;
 
 /// The figures that moved. What one function has more is in all that it is part of: figures that moved alike are one row, with the
@@ -212,9 +245,10 @@ fn write_changes(out: &mut String, what: &str, changes: &[Change]) -> std::fmt::
     if changes.is_empty() {
         return Ok(());
     }
-    let mut alike: BTreeMap<i128, Vec<&Change>> = BTreeMap::new();
+    let mut alike: BTreeMap<(i128, &str), Vec<&Change>> = BTreeMap::new();
     for change in changes {
-        alike.entry(change.by()).or_default().push(change);
+        let key = (change.by(), unit(&change.name));
+        alike.entry(key).or_default().push(change);
     }
     let mut groups: Vec<_> = alike.into_values().collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group[0].by().abs()));
@@ -234,7 +268,7 @@ fn write_changes(out: &mut String, what: &str, changes: &[Change]) -> std::fmt::
         for (number, change) in group[..shown].iter().enumerate() {
             let more = match group.len() - shown {
                 0 => String::new(),
-                more => format!("  and {more} more by as much"),
+                more => format!("  and {more} more by as much; --json has them all"),
             };
             let more = if number == 0 { more } else { String::new() };
             writeln!(
@@ -352,18 +386,25 @@ mod tests {
             BTreeMap::from([
                 (
                     "b".into(),
-                    named(&[("wake", wake), ("takt_irq_timer", stub)]),
+                    named(&[
+                        ("List::push in Queue::add", stub),
+                        ("takt_irq_timer", stub),
+                        ("wake", wake),
+                    ]),
                 ),
-                ("bench.x-text".into(), named(&[("takt_irq_timer", bytes)])),
+                (
+                    "bench.image-x-text".into(),
+                    named(&[("Queue::add", bytes), ("takt_irq_timer", bytes)]),
+                ),
             ])
         };
         let budget = Budget::new("r".into(), "c".into(), of(200), functions(5, 10, 40));
         let found = compare(&budget, &of(201), &functions(7, 11, 41));
         let text = found.text();
-        let expected = "instructions by function\n     +1  takt_irq_timer  of b\n     +2  wake  of b\n\n\
-                        bytes by function\n     +1  takt_irq_timer  of bench.x-text\n\n\
+        let expected = "instructions by function\n     +1  List::push in Queue::add  of b\n     +1  takt_irq_timer  of b\n     +2  wake  of b\n\n\
+                        bytes by function\n     +1  Queue::add  of bench.image-x-text\n     +1  takt_irq_timer  of bench.image-x-text\n\n\
                         grew                   budget       now      by\n\
-                        sweep.00.thread.max       200       201      +1  and 49 more by as much\n\n\
+                        sweep.00.thread.max       200       201      +1  and 49 more by as much; --json has them all\n\n\
                         budget: 50 of 50 figures grew, 0 shrank\n";
         assert_eq!(text, expected);
         assert_eq!(found.grown.len(), 50);
@@ -371,15 +412,31 @@ mod tests {
 
     #[test]
     fn text_is_told_in_bytes() {
-        let of = |bytes| BTreeMap::from([("bench.x-text".into(), named(&[("wake", bytes)]))]);
-        let budget = Budget::new("r".into(), "c".into(), named(&[]), of(48));
-        let found = compare(&budget, &budget.figures, &of(64));
-        assert!(found.functions.is_empty());
-        let text = found.text();
-        assert!(
-            text.contains("bytes by function\n    +16  wake  of bench.x-text\n"),
-            "{text}"
-        );
+        let budget = |path: &str, value| {
+            let functions = BTreeMap::from([(path.into(), named(&[("wake", value)]))]);
+            Budget::new("r".into(), "c".into(), named(&[]), functions)
+        };
+        for (path, unit) in [
+            ("bench.image-x-text", "bytes"),
+            ("image-text", "bytes"),
+            ("bench.event-text", "instructions"),
+        ] {
+            let budgets = [48, 64].map(|value| budget(path, value));
+            let found = compare(&budgets[0], &named(&[]), &budgets[1].functions);
+            let expected = format!("{unit} by function\n    +16  wake  of {path}\n");
+            assert!(found.text().starts_with(&expected), "{}", found.text());
+        }
+    }
+
+    #[test]
+    fn figures_of_another_unit_have_a_row_of_their_own() {
+        let names = ["a", "b", "c", "d"].map(|it| format!("bench.event-{it}"));
+        let names = names.into_iter().chain(["bench.event-bytes-a".into()]);
+        let of = |value| names.clone().map(|name| (name, value)).collect();
+        let budget = Budget::new("r".into(), "c".into(), of(8), BTreeMap::new());
+        let text = compare(&budget, &of(9), &BTreeMap::new()).text();
+        assert!(text.contains("+1  and 3 more by as much"), "{text}");
+        assert!(text.contains("bench.event-bytes-a "), "{text}");
     }
 
     #[test]
