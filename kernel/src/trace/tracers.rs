@@ -1,4 +1,4 @@
-//! The list of [tracers](super::tracer) that an image has, by the names of ftrace's `current_tracer`.
+//! The list of tracers that an image has, by the names of ftrace's `current_tracer`.
 
 use takt_tracer::control::Tracer as Name;
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::Stage;
@@ -65,10 +65,21 @@ pub(super) fn every_load(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// The analysis has the other CPUs' turns from a run of its own, and they are what the table takes off the same latency.
+/// The analysis has the other CPUs' turns from a run of its own, and they are what the table takes off the same latency. That is
+/// the only one of its CPU at one of these limits: which of them depends on where the image's timers meet.
 pub(super) fn agrees_with_analysis(stage: &Stage) -> Result<()> {
-    let flags = "-d 100ms --smp 2 --load mix -a 1 --verify --json -";
-    let run = stage.latency_run("both", flags)?.code(2)?.json()?;
+    for limit in ["0.5", "1", "2", "0.1"] {
+        if is_agreed_on(stage, limit)? {
+            return Ok(());
+        }
+    }
+    bail!("no limit is exceeded by a first activation that another CPU's turn is part of")
+}
+
+/// Whether the first activation of its CPU is above this limit, and has other CPUs' turns in it. Then they have to agree.
+fn is_agreed_on(stage: &Stage, limit: &str) -> Result<bool> {
+    let flags = format!("-d 100ms --smp 2 --load mix -a {limit} --verify --json -");
+    let run = stage.latency_run("both", &flags)?.code(2)?.json()?;
     let number = |value: &Value| value.as_u64().context("no number");
     let rows = run["analysis"]["rows"].as_array().context("no analysis")?;
     // What another CPU did with the kernel's lock, which this one waited for, has a row of its own.
@@ -86,11 +97,14 @@ pub(super) fn agrees_with_analysis(stage: &Stage) -> Result<()> {
         "{with} in the table, {} in the analysis",
         run["analysis"]["latency_ns"]
     );
+    if cpu["thread"]["count"] != 1 || turns == 0 {
+        return Ok(false);
+    }
     ensure!(
-        cpu["thread"]["count"] == 1 && turns > 0 && with - without == turns,
+        with - without == turns,
         "{with} with turns, {without} without, and the analysis says {turns}"
     );
-    Ok(())
+    Ok(true)
 }
 
 /// A guest whose interrupt takes a time stamp of one nanosecond more than there is: each IRQ latency is one too long.

@@ -107,6 +107,7 @@ mod tests {
         ] {
             Entry::Mark(mark).write(&mut bytes, instructions).unwrap();
         }
+        Entry::End.write(&mut bytes, 1).unwrap();
         let found = find(Log::new(&bytes[..]).unwrap(), &marks).unwrap();
         let counts = |acquired, waits: u64| Counts {
             acquired,
