@@ -77,7 +77,7 @@ fn early(stage: &Stage) -> Result<()> {
         let trace = stage.trace("named")?;
         let is_early = |record: &&serde_json::Value| record["pid"] == 0;
         let early: Vec<_> = trace.iter().take_while(is_early).collect();
-        for part in ["apic::init", "acpi::table", "create::Builder"] {
+        for part in ["paging::fill_to", "acpi::table", "create::Builder"] {
             let has = |record: &&serde_json::Value| {
                 record["fields"]["ip"]
                     .as_str()

@@ -96,13 +96,13 @@ pub(super) fn is_kept_from_cargo(name: &OsStr) -> bool {
     name != "CARGO_INCREMENTAL" && disturbs(&name.to_string_lossy())
 }
 
-/// Waits until something holds; gives up after a minute.
+/// Waits until something holds; gives up after five minutes, since an image may have to be built first.
 pub(super) fn wait_until(mut holds: impl FnMut() -> bool) -> Result<()> {
     let started = Instant::now();
     while !holds() {
         ensure!(
-            started.elapsed() < Duration::from_secs(60),
-            "not within a minute"
+            started.elapsed() < Duration::from_secs(300),
+            "not within five minutes"
         );
         thread::sleep(Duration::from_millis(20));
     }

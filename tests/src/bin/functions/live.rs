@@ -28,7 +28,7 @@ static BACK: Semaphore = Semaphore::new(0, 10);
 static MUTEX: Mutex<u32> = Mutex::new(0);
 
 fn before_long() -> Instant {
-    Instant::after(Nanos::from_secs(20))
+    Instant::after(Nanos::from_secs(60))
 }
 
 fn ping(_: usize) {
