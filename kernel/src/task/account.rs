@@ -122,12 +122,11 @@ impl Account {
         self.is_owing.store(left <= 0, Relaxed);
     }
 
-    /// A life begins. Gives when nothing will be left.
-    pub(super) fn begin_life(&self, now: u64) -> u64 {
-        if !self.charge(now) {
+    /// A life begins, up to which it was charged.
+    pub(super) fn begin_life(&self) {
+        if self.left.load(Relaxed) <= 0 {
             self.is_owing.store(true, Relaxed);
         }
-        self.exhaustion()
     }
 
     /// Whether what is used up in this period was so before it, or by the beginning of a life.

@@ -57,10 +57,15 @@ impl Task {
             section.cpu(cpu).watch(true);
         }
         budget::recharge_running(&mut section, cpu, now);
-        // What it ran since its last life may have been all: then it does not come to its first instruction in this period.
-        if let Some(account) = section.cpu(cpu).charged {
-            let end = account.begin_life(now);
-            timers::insert(&mut section, timers::SLICE, end);
+        // What it ran since its last life may have been all: then it does not come to its first instruction in this period, unless
+        // who waits for it lends it another account already.
+        if let Some(account) = self.account() {
+            let charged = section.cpu(cpu).charged;
+            if charged.is_some_and(|it| core::ptr::eq(it, account)) {
+                account.charge(now);
+                timers::insert(&mut section, timers::SLICE, account.exhaustion());
+            }
+            account.begin_life();
         }
         section.release();
     }
