@@ -14,11 +14,11 @@ use takt_kernel::config::{CONTROL_STACK_SIZE, MAX_CPUS, RTT_LINES_SIZE};
 use takt_kernel::thread::Builder;
 use takt_kernel::time::{self, Cycles, Instant, Nanos};
 use takt_kernel::{Error, config, smp, thread_stack, trace};
+use takt_tracer::control::line::LineBuffer;
 use takt_tracer::control::setting::{Errno, Setting};
 use takt_tracer::control::{ControlBlock, gate};
 
 use crate::cmdline::CommandLine;
-use crate::line::LineBuffer;
 use crate::rtt;
 use crate::tracing;
 

@@ -23,7 +23,6 @@
 #[cfg(feature = "devices")]
 pub mod capture;
 pub mod clocks;
-pub mod cmdline;
 #[cfg(feature = "console")]
 pub mod console;
 #[cfg(all(feature = "image", feature = "settings"))]
@@ -32,7 +31,6 @@ pub mod control;
 pub mod drivers;
 #[cfg(feature = "devices")]
 pub mod ioapic;
-pub mod line;
 pub mod lock;
 pub mod log;
 pub mod machine;
@@ -70,6 +68,8 @@ mod uart;
 #[cfg(feature = "devices")]
 mod virtio;
 
+/// Run parameters.
+pub use takt_tracer::control::cmdline;
 #[cfg(all(feature = "image", feature = "settings"))]
 pub use tracing::carry_out;
 

@@ -7,14 +7,17 @@
 //! out and leaves the result of the last.
 //!
 //! [`LatencyBlock`], [`FunctionBlock`] and [`OsnoiseBlock`] are beside it in images with those tracers. [`setting`] is what can be set,
-//! [`Tracer`] what can be chosen.
+//! [`Tracer`] what can be chosen. [`cmdline`] and [`line`] are how settings reach the target: as words of its command line, and
+//! as lines.
 //!
 //! Context: plain loads and stores, any.
 
+pub mod cmdline;
 mod commands;
 mod functions;
 pub mod gate;
 mod latency;
+pub mod line;
 pub mod osnoise;
 pub mod setting;
 mod tracers;

@@ -296,9 +296,6 @@ impl Recipe {
             let own = |(name, value): &(&'static str, &str)| (*name, (*value).to_owned());
             variables.extend(capacities.variables.iter().map(own));
         }
-        if let Some(manifest) = &self.manifest {
-            flags += &format!(" --cfg takt_tasks=\"{}\"", tasks::name(manifest));
-        }
         variables.extend(self::variables(self.has_functions()));
         variables.push(("RUSTFLAGS", flags));
         variables

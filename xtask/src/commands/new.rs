@@ -177,7 +177,9 @@ mod tests {
             let packages = own["profile"]["image"]["package"].as_object().unwrap();
             for (package, value) in packages {
                 // An application has not all of Takt's dependencies and has some of its own.
-                let made = made["package"].get(package).unwrap_or(&made["package"]["*"]);
+                let made = made["package"]
+                    .get(package)
+                    .unwrap_or(&made["package"]["*"]);
                 assert_eq!(made, value, "{name}.{package}");
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! Input: a key, a zero byte, the command line.
 
-use takt_board::cmdline::{BadValue, CommandLine};
+use takt_tracer::control::cmdline::{BadValue, CommandLine};
 
 /// Keys of the image that are asked for besides the input's.
 const KEYS: [&str; 4] = ["period_ns", "workload", "events", ""];

@@ -3,7 +3,7 @@
 //!
 //! Input: the bytes that the host sends.
 
-use takt_board::line::{BadLine, LineBuffer};
+use takt_tracer::control::line::{BadLine, LineBuffer};
 use takt_tracer::control::setting::{Chosen, Errno, Setting};
 
 /// Bytes of the longest line here.

@@ -8,8 +8,9 @@ use anyhow::{Context, Result};
 use super::tally::Tally;
 use takt_base::paths::{self, cargo};
 
-/// What xtask is made of. What else is tested has other features turned on, with which all of it would be built once more.
-const OF_XTASK: [&str; 30] = [
+/// What xtask is made of, and the fuzz targets, which are tested with their seeds. What else is tested has other features turned
+/// on, with which all of it would be built once more.
+const OF_XTASK: [&str; 32] = [
     "--package",
     "xtask",
     "--package",
@@ -22,6 +23,8 @@ const OF_XTASK: [&str; 30] = [
     "takt-compare",
     "--package",
     "takt-end-to-end",
+    "--package",
+    "takt-fuzz",
     "--package",
     "takt-guest",
     "--package",
@@ -42,9 +45,9 @@ const OF_XTASK: [&str; 30] = [
     "takt-viewers",
 ];
 
-/// The rest, with the features that its tests need. Of the board these are the modules that know no machine, of the fuzz
-/// targets it is their seeds, and of the kernel what its documentation shows: above all what does not compile.
-const OTHERS: [&str; 16] = [
+/// The rest, with the features that its tests need. Of the board these are the modules that know no machine, and of the
+/// kernel what its documentation shows: above all what does not compile.
+const OTHERS: [&str; 14] = [
     "--package",
     "takt-scheduler",
     "--package",
@@ -57,8 +60,6 @@ const OTHERS: [&str; 16] = [
     "takt-kernel",
     "--package",
     "takt-board",
-    "--package",
-    "takt-fuzz",
     "--features",
     "takt-tracer/std,takt-timerlat/std,takt-board/console",
 ];

@@ -4,7 +4,8 @@
 //! command line; a value that does not parse is.
 
 /// A value that could not be read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, defmt::Format)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct BadValue {
     /// Byte offset of the value in the command line.
     pub offset: usize,
