@@ -53,8 +53,18 @@ static SEQUENCE: [[AtomicU32; MAX_CPUS]; 2] =
     [const { [const { AtomicU32::new(0) }; MAX_CPUS] }; 2];
 
 /// Looks for the console, unless another thread is at it; says whether what is recorded is handed over. If the capture goes
-/// over COM1 it stays there.
+/// over COM1 it stays there, and a console that a [driver](crate::drivers::virtio::Console) has stays the driver's.
+///
+/// # Context
+/// Threads that may block.
 pub fn start() -> bool {
+    start_on(|| {
+        // SAFETY: there is none yet, and the lock is held.
+        unsafe { Console::find_free() }
+    })
+}
+
+fn start_on(find: impl FnOnce() -> Option<Console>) -> bool {
     if is_active() {
         return true;
     }
@@ -62,15 +72,15 @@ pub fn start() -> bool {
         return is_active();
     };
     if console.is_none() {
-        // SAFETY: there is none yet, and the lock is held.
-        *console = unsafe { Console::find() };
+        *console = find();
     }
     let way = if console.is_some() { VIRTIO } else { NONE };
     WAY.store(way, Relaxed);
     console.is_some()
 }
 
-/// Begins as the command line's word `capture` says: `off`, `com1` with or without a speed, or else by [`start`].
+/// Begins as the command line's word `capture` says: `off`, `com1` with or without a speed, or else over the
+/// console.
 ///
 /// # Panics
 /// If it makes no sense.
@@ -89,8 +99,10 @@ pub(crate) fn start_as_told(word: Option<&str>, command_line: &'static str) {
         ("com1", None) => {
             panic!("capture=com1 is followed by ,115200 ,230400 ,460800 or ,921600")
         }
+        // Whatever the kernel before this one has left, nobody drives it.
         _ => {
-            start();
+            // SAFETY: there is none yet, and the lock is held.
+            start_on(|| unsafe { Console::find() });
         }
     }
 }

@@ -15,6 +15,7 @@ use pci_types::{ConfigRegionAccess, EndpointHeader, HeaderType, PciHeader};
 use spin::Once;
 use takt_kernel::irq::Irq;
 use takt_kernel::machine::Port;
+use takt_kernel::sync::Mutex;
 use takt_kernel::{Error, smp};
 use volatile::VolatilePtr;
 
@@ -24,10 +25,10 @@ use crate::lock::IrqLock;
 
 /// Configuration space in memory, if there is one.
 static ECAM: Once<Ecam> = Once::new();
-/// The two ports belong together.
+/// The two ports belong together; and what is read of a register to be changed, and what is written.
 static PORTS: IrqLock<()> = IrqLock::new(());
-/// For what reads a command register to write it, of whichever function.
-static CHANGES: IrqLock<()> = IrqLock::new(());
+/// For who asks for sizes, of whichever function, and for who reads what is written over meanwhile.
+static BASES: Mutex<()> = Mutex::new(());
 
 /// Notes where configuration space lies.
 pub(crate) fn init(ecam: Option<Ecam>) {
@@ -67,19 +68,40 @@ impl Config {
         NonNull::new(at).map(|at| unsafe { VolatilePtr::new(at) })
     }
 
-    fn by_ports<T, R>(address: Address, offset: u16, act: impl FnOnce(Port<T>) -> R) -> R {
+    /// The data port of a register, which is the selected one then.
+    ///
+    /// # Safety
+    /// Under the lock of the ports.
+    unsafe fn select<T>(address: Address, offset: u16) -> Port<T> {
         // What the ports do not reach is not selected: ones are read, and what is written is lost.
         let select = u32::from(offset <= 0xff) << 31
             | u32::from(address.bus()) << 16
             | u32::from(address.device()) << 11
             | u32::from(address.function()) << 8
             | u32::from(offset & 0xfc);
-        let data = 0xcfc + (offset & 3 & !(size_of::<T>() as u16 - 1));
-        PORTS.with(|()| {
-            // SAFETY: the configuration address port.
-            unsafe { Port::<u32>::new(0xcf8).write(select) };
-            act(Port::new(data))
-        })
+        // SAFETY: the configuration address port, which is the caller's.
+        unsafe { Port::<u32>::new(0xcf8).write(select) };
+        Port::new(0xcfc + (offset & 3 & !(size_of::<T>() as u16 - 1)))
+    }
+
+    fn by_ports<T, R>(address: Address, offset: u16, act: impl FnOnce(Port<T>) -> R) -> R {
+        // SAFETY: under the lock.
+        PORTS.with(|()| act(unsafe { Self::select(address, offset) }))
+    }
+
+    /// Changes a register, of two bytes, by what is in it.
+    fn change(address: Address, offset: u16, change: impl FnOnce(u16) -> u16) {
+        PORTS.with(|()| match Self::in_memory(address, offset) {
+            Some(register) => register.update(change),
+            None => {
+                // SAFETY: under the lock.
+                let mut data = unsafe { Self::select::<u16>(address, offset) };
+                // SAFETY: the configuration data port.
+                let before = unsafe { data.read() };
+                // SAFETY: and again.
+                unsafe { data.write(change(before)) };
+            }
+        });
     }
 
     fn read_as<T: Register>(address: Address, offset: u16) -> T {
@@ -242,20 +264,21 @@ impl Function {
 
     fn update_command(self, change: impl FnOnce(CommandRegister) -> CommandRegister) {
         const COMMAND: u16 = 4;
-        CHANGES.with(|()| {
-            let before = Config::read_as(self.0, COMMAND);
-            let after = change(CommandRegister::from_bits_retain(before));
-            // Two bytes: ones that are written behind them clear what the function's status says.
-            Config::write_as(self.0, COMMAND, after.bits());
+        // Two bytes: ones that are written behind them clear what the function's status says.
+        Config::change(self.0, COMMAND, |before| {
+            change(CommandRegister::from_bits_retain(before)).bits()
         });
     }
 
     /// Memory or ports in base address register `slot`. What the register gives as size is asked for by writing to it: the
-    /// function does not answer meanwhile. For one thread at a time of each function: two would
-    /// take each other's question for the address.
+    /// function does not answer meanwhile.
+    ///
+    /// # Context
+    /// Threads that may block: one asks at a time. Elsewhere `None` where another is at it.
     #[must_use]
     pub fn bar(self, slot: u8) -> Option<Bar> {
         let endpoint = self.endpoint()?;
+        let _one = BASES.lock().ok()?;
         let value = self.read(0x10 + 4 * u16::from(slot));
         // Memory of a kind that there is not.
         if slot >= 6 || value & 1 == 0 && !matches!(value >> 1 & 3, 0 | 2) {
@@ -298,6 +321,9 @@ impl Function {
     }
 
     /// Enables it, and gives the first of its ports in base address register `slot`. It goes on meanwhile, if it was enabled.
+    ///
+    /// # Context
+    /// That of [`bar`](Self::bar).
     #[must_use]
     pub fn enable_ports(self, slot: u8) -> Option<u16> {
         let value = self.base(slot)?;
@@ -311,6 +337,9 @@ impl Function {
 
     /// Enables it, and gives the address of its memory in base address register `slot`, if that is mapped. It goes on
     /// meanwhile, if it was enabled.
+    ///
+    /// # Context
+    /// That of [`bar`](Self::bar).
     #[must_use]
     pub fn enable_memory(self, slot: u8) -> Option<usize> {
         let value = self.base(slot)?;
@@ -328,8 +357,9 @@ impl Function {
         Some(address)
     }
 
-    /// A base address register as it is.
+    /// A base address register as it is, once nobody asks for its size.
     fn base(self, slot: u8) -> Option<u32> {
+        let _one = BASES.lock().ok()?;
         let is_endpoint = self.header().header_type(Config) == HeaderType::Endpoint;
         (is_endpoint && slot < 6).then(|| self.read(0x10 + 4 * u16::from(slot)))
     }

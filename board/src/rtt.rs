@@ -174,10 +174,7 @@ impl Log for Up {
     #[inline(always)]
     fn has_room(&self, len: usize) -> bool {
         let channel = &_SEGGER_RTT.up[0];
-        let (write, read) = (channel.write.load(Relaxed), channel.read.load(Acquire));
-        // What is there, and one byte that stays free.
-        let used = write.wrapping_add(if write < read { UP_SIZE as u32 } else { 0 }) - read;
-        len < UP_SIZE - used as usize
+        len < room(channel.write.load(Relaxed), channel.read.load(Acquire))
     }
 
     #[inline(always)]
@@ -216,8 +213,37 @@ impl Log for Up {
     }
 }
 
+/// The room in the log, and one byte that stays free. The host may have put anything in `read`: then it is anything, and messages
+/// that nobody has read are written over, or none are written.
+#[inline(always)]
+const fn room(write: u32, read: u32) -> usize {
+    let used = write
+        .wrapping_add(if write < read { UP_SIZE as u32 } else { 0 })
+        .wrapping_sub(read);
+    UP_SIZE.wrapping_sub(used as usize)
+}
+
 /// A place in the log, where it may be behind its end by less than its size.
 #[inline(always)]
 fn around(at: usize) -> usize {
     if at < UP_SIZE { at } else { at - UP_SIZE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{UP_SIZE, room};
+
+    #[test]
+    fn the_host_may_put_anything_in_its_index() {
+        let size = UP_SIZE as u32;
+        for (write, read) in [(0, 0), (size - 1, size - 1)] {
+            assert_eq!(room(write, read), UP_SIZE);
+        }
+        assert_eq!((room(7, 3), room(3, 7)), (UP_SIZE - 4, 4));
+        for read in [size, size + 1, 3 * size, u32::MAX / 2, u32::MAX] {
+            for write in [0, 1, size - 1] {
+                room(write, read);
+            }
+        }
+    }
 }

@@ -152,7 +152,8 @@ pub fn start(wanted: usize) -> u32 {
         return smp::nr_online();
     };
     // No one rewrites code while a CPU comes up.
-    let Ok(mut text) = Text::lock() else {
+    // SAFETY: it is given back when they have, or have not, after 100 ms each.
+    let Ok(mut text) = (unsafe { Text::take() }) else {
         return smp::nr_online();
     };
     #[cfg(feature = "osnoise")]

@@ -8,9 +8,14 @@
 
 pub(crate) mod queue;
 
+use takt_kernel::sync::Mutex;
+
 use crate::drivers::virtio::CONSOLE;
 use crate::pci::Function;
 use queue::{Descriptor, Device, Memory, NEXT, Queue};
+
+/// One device is set up at a time: whom nobody drives yet two could take.
+pub(crate) static SET_UP: Mutex<()> = Mutex::new(());
 
 const TRANSMIT_QUEUE: u16 = 1;
 
@@ -37,6 +42,20 @@ impl Console {
         queue.without_interrupts();
         device.start();
         Some(Self { queue })
+    }
+
+    /// The same of a device that nobody drives.
+    ///
+    /// # Safety
+    /// As [`find`](Self::find).
+    pub(crate) unsafe fn find_free() -> Option<Self> {
+        let _one = SET_UP.lock().ok()?;
+        let (vendor, device) = CONSOLE;
+        if Device::is_driven(Function::find(vendor, device)?) {
+            return None;
+        }
+        // SAFETY: the caller's duty.
+        unsafe { Self::find() }
     }
 
     /// Hands both parts over, in this order; says whether the device took them.

@@ -26,6 +26,12 @@
 //! ```compile_fail,E0133
 //! takt_kernel::machine::send_ipi(0, 4 << 8);
 //! ```
+//! ```compile_fail,E0624
+//! core::mem::forget(takt_kernel::machine::Text::lock());
+//! ```
+//! ```compile_fail,E0133
+//! core::mem::forget(takt_kernel::machine::Text::take());
+//! ```
 //! ```compile_fail,E0133
 //! takt_kernel::machine::start_counting();
 //! ```

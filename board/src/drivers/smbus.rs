@@ -13,14 +13,16 @@
 //! | 1 | 1 | read byte |
 //! | 1 | more | I2C read |
 //!
-//! On a PC the memory modules are on this bus: at 0x50 to 0x57 is what the firmware knows of them, and at 0x30 to 0x37 they take
-//! commands, write protection among them. A module whose data is overwritten keeps the PC from booting. So on a machine that is no
-//! hypervisor's, data for the former and anything for the latter is [`Error::MemoryModule`], and nothing of it has been sent;
-//! reading the former is possible. A bus without modules is taken by [`SmBus::take_without_modules`].
+//! On a PC the memory modules are on this bus: at 0x50 to 0x57 is what the firmware knows of them, at 0x48 to 0x4f the voltage
+//! regulators and at 0x58 to 0x5f the clock drivers of DDR5's, and at 0x30 to 0x37 they take commands, write protection among them.
+//! A module whose data is overwritten keeps the PC from booting, and a regulator can destroy it. So on a machine that is no
+//! hypervisor's, anything for the last and data for the others is [`Error::MemoryModule`], and nothing of it has been sent;
+//! reading the others is possible. A bus without modules is taken by [`SmBus::take_without_modules`].
 //!
 //! The bus is 100 kHz fast, 90 us a byte; the calling thread sleeps meanwhile.
 //!
-//! Source: Intel ICH9 data sheet (316972), 5.20 and 19.2; SMBus specification 2.0, 5.5.
+//! Source: Intel ICH9 data sheet (316972), 5.20 and 19.2; SMBus specification 2.0, 5.5; JEDEC JESD300-5 (SPD5118), JESD301-1
+//! (PMIC50x0), JESD82-511 (DDR5RCD01).
 
 mod request;
 

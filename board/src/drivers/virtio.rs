@@ -14,6 +14,7 @@ use takt_kernel::Error;
 use takt_kernel::irq::{self, Handler};
 
 use crate::pci::{Function, Msix};
+use crate::virtio::SET_UP;
 use crate::virtio::queue::{Descriptor, Device, Queue, WRITTEN};
 
 /// Vendor and device id of a console. The capture goes over the first one that a machine has.
@@ -52,7 +53,7 @@ impl<const NR: usize> Buffers<NR> {
     }
 }
 
-/// Gives the device of this function a handler for its one message, and `queues`. If that fails, it has neither.
+/// Gives the device of this function a handler for its one message, and `queues`, and starts it. If that fails, it has neither.
 fn attach<Q>(
     function: Function,
     id: (u16, u16),
@@ -61,10 +62,11 @@ fn attach<Q>(
     handler: Handler,
     argument: usize,
     queues: impl FnOnce(Device) -> Option<Q>,
-) -> Result<(Device, Msix, Q), Error> {
+) -> Result<(Msix, Q), Error> {
     if function.id() != id {
         return Err(Error::InvalidArgument);
     }
+    let _one = SET_UP.lock()?;
     if Device::is_driven(function) {
         return Err(Error::InvalidState);
     }
@@ -74,13 +76,14 @@ fn attach<Q>(
     let msix = function.enable_msix(0, irq, cpu)?;
     let attached = Device::new(function).and_then(|device| {
         let queues = queues(device);
-        if queues.is_none() {
-            device.reset();
+        match queues {
+            Some(_) => device.start(),
+            None => device.reset(),
         }
-        Some((device, queues?))
+        queues
     });
     match attached {
-        Some((device, queues)) => Ok((device, msix, queues)),
+        Some(queues) => Ok((msix, queues)),
         None => {
             msix.release();
             Err(Error::InvalidArgument)

@@ -86,6 +86,9 @@ const NO_SEARCH: u32 = 0;
 
 /// As often a search begins anew because waiters were moved.
 const MAX_ANEW: u32 = 16;
+/// As many waiters are looked at, by whomever, and a search that was under way before is over: each beginning looks at each thread
+/// at most once.
+const MAX_LOOKS: usize = (MAX_ANEW as usize + 2) * MAX_THREADS;
 /// In [`EventFlags::nr_anew`]: it goes by the threads' numbers. That a waiter was moved is not forgotten then.
 const BY_NUMBER: u32 = MAX_ANEW + 1;
 
@@ -146,7 +149,7 @@ impl EventFlags {
         // A section of its own, but no thread in between: whoever came would keep the first waiter waiting.
         let guard = percpu::is_preemptible().then(preempt::disable);
         section.leave_quietly();
-        let is_more = self.look_at_next();
+        let is_more = self.look_at_next(interrupts::are_enabled());
         drop(guard);
         if is_more {
             self.search_while_calm();
@@ -171,10 +174,15 @@ impl EventFlags {
         }
     }
 
-    /// Goes on with the search, a section for each waiter.
+    /// Goes on with the search, a section for each waiter, to its end. Those that other CPUs begin behind it are theirs.
     #[inline(never)]
     fn search_on(&self) {
-        while self.look_at_next() {}
+        let is_thread = interrupts::are_enabled();
+        for _ in 0..MAX_LOOKS {
+            if !self.look_at_next(is_thread) {
+                return;
+            }
+        }
     }
 
     /// Goes on with the search; with interrupts off until another is pending.
@@ -183,8 +191,11 @@ impl EventFlags {
         if interrupts::are_enabled() {
             return self.search_on();
         }
-        while !deferred::must_give_way() {
-            if !self.look_at_next() {
+        for _ in 0..MAX_LOOKS {
+            if deferred::must_give_way() {
+                break;
+            }
+            if !self.look_at_next(false) {
                 return;
             }
         }
@@ -263,10 +274,10 @@ impl EventFlags {
         self.rest.done(kernel);
     }
 
-    /// Looks at one waiter in a section of its own; says whether the search is still under way.
+    /// Looks at one waiter in a section of its own; says whether a search is still under way. Interrupts are on where `is_thread`.
     #[inline(always)]
-    fn look_at_next(&self) -> bool {
-        if interrupts::are_enabled() {
+    fn look_at_next(&self, is_thread: bool) -> bool {
+        if is_thread {
             self.look_in(section::Thread);
         } else {
             self.look_in(section::Irq);

@@ -246,7 +246,7 @@ pub unsafe fn install(tasks: &'static [Task], events: &'static [Event]) {
             // SAFETY: no task runs yet, and the rest is the caller's duty.
             unsafe { task.program.map(&task.space) };
         } else {
-            // SAFETY: as above; the first thread's are complete, since its number is lower.
+            // SAFETY: no task runs yet; the first thread's tables are complete, since its number is lower.
             unsafe { task.space.share(&first.space) };
         }
         task.connect(number, tasks);

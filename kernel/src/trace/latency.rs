@@ -24,6 +24,10 @@ use crate::probe::places::{self, Places};
 use crate::probe::sink::RareSink;
 use crate::probe::state::Cpu;
 use crate::probe::without_interrupts;
+#[cfg(feature = "function")]
+use crate::sync::held::{Held, Right};
+#[cfg(feature = "function")]
+use crate::sync::raw_mutex::RawMutex;
 
 event_class! {
     /// A stretch of time: who ran at its end or was woken, where it began and ended, and how long it was. Of one without
@@ -185,9 +189,23 @@ pub(super) fn start(what: &Listening) -> Result<(), Error> {
 /// Who listens.
 static LISTENER: AtomicPtr<Listening> = AtomicPtr::new(core::ptr::null_mut());
 
+/// The right to have a listener's hooks called, or not.
+#[cfg(feature = "function")]
+enum OfListener {}
+
+#[cfg(feature = "function")]
+impl Right for OfListener {
+    const MUTEX: &'static RawMutex = &LISTENS;
+}
+
+#[cfg(feature = "function")]
+static LISTENS: RawMutex = RawMutex::new();
+
 /// Its hooks are called from now on, or no longer.
 #[inline(never)]
 pub(super) fn listen(what: &'static Listening, on: bool) -> Result<(), Error> {
+    #[cfg(feature = "function")]
+    let _alone = Held::<OfListener>::wait()?;
     let listener = if on { what } else { core::ptr::null() };
     LISTENER.store(listener.cast_mut(), Relaxed);
     switch(what, on)
@@ -200,10 +218,11 @@ fn switch(what: &Listening, on: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Does what holds the CPUs up, while no tracer of latencies listens.
+/// Does what holds the CPUs up, while no tracer of latencies listens. Nobody chooses another one meanwhile.
 #[cfg(feature = "function")]
 #[inline(never)]
 pub(super) fn with_listener_off(act: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    let _alone = Held::<OfListener>::wait()?;
     // SAFETY: null, or what a tracer listens to, which is static.
     let Some(what) = (unsafe { LISTENER.load(Relaxed).as_ref() }) else {
         return act();

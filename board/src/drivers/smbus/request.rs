@@ -63,11 +63,12 @@ impl Request {
         Some((Self::new(&written, nr_read)?, nr_read))
     }
 
-    /// Whether it could change what a memory module at this address is: it writes data to its EEPROM, or is a command to it.
+    /// Whether it could change what a memory module at this address is or how it works: it writes data to its EEPROM, its voltage
+    /// regulator (DDR5) or its clock driver, or is a command to it.
     pub(super) fn changes_module(&self, address: u8) -> bool {
         match address {
             0x30..=0x37 => true,
-            0x50..=0x57 => !self.is_read && !self.data.is_empty(),
+            0x48..=0x5f => !self.is_read && !self.data.is_empty(),
             _ => false,
         }
     }
@@ -84,10 +85,11 @@ mod tests {
         };
         let mut bytes = [0; 16];
         for address in 0..0x80 {
-            let (is_eeprom, is_command) = (address & 0x78 == 0x50, address & 0x78 == 0x30);
+            let is_part = [0x48, 0x50, 0x58].contains(&(address & 0x78));
+            let is_command = address & 0x78 == 0x30;
             for written in [&[0, 1][..], &[0, 1, 2], &[0; 33]] {
                 let changes = changes(address, &[Operation::Write(written)]);
-                assert_eq!(changes, Some(is_eeprom || is_command), "{address:#x}");
+                assert_eq!(changes, Some(is_part || is_command), "{address:#x}");
             }
             // Is it there; the place to read from; the ways to read.
             assert_eq!(changes(address, &[]), Some(is_command));

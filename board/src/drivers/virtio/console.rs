@@ -102,9 +102,8 @@ impl Console {
             argument,
             state,
         );
-        let (device, msix, state) = attached.inspect_err(|_| self.is_open.store(false, Relaxed))?;
+        let (msix, state) = attached.inspect_err(|_| self.is_open.store(false, Relaxed))?;
         let (state, _) = self.state.call_once(|| (IrqLock::new(state), msix));
-        device.start();
         state.with(|state| {
             for buffer in 0..NR as u16 {
                 self.received

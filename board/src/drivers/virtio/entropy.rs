@@ -69,9 +69,8 @@ impl Entropy {
             argument,
             queue,
         );
-        let (device, msix, queue) = attached.inspect_err(|_| self.is_open.store(false, Relaxed))?;
+        let (msix, queue) = attached.inspect_err(|_| self.is_open.store(false, Relaxed))?;
         let (queue, _) = self.state.call_once(|| (Mutex::new(queue), msix));
-        device.start();
         Ok(Source {
             entropy: self,
             queue,

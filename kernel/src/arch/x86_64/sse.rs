@@ -2,8 +2,9 @@
 //!
 //! Integer code as the compiler makes it needs two, `xmm0` and `xmm1`, to move structures. Code that names another lies at
 //! the beginning of the text, up to `__sse_end` (see `takt.ld`): what is known to do so, and what an application puts there
-//! by `#[unsafe(link_section = ".text.sse.NAME")]`. No function keeps an SSE register for its caller, so the other fourteen
-//! hold something only where the interrupted instruction itself is that code's. There an interrupt keeps all, elsewhere two.
+//! by `#[unsafe(link_section = ".text.sse.NAME")]`. No function keeps an SSE register for its caller (one that is `extern "win64"`
+//! does, and lies there if its caller does), so the other fourteen hold something only where the interrupted instruction itself is
+//! that code's. There an interrupt keeps all, elsewhere two.
 //! What its handler uses does not matter.
 //!
 //! That the rest of the text names no others, and that nothing deals with MXCSR, is shown by xtask, which reads the code of

@@ -44,9 +44,24 @@ impl Text {
     /// # Context
     /// Threads that may block.
     #[inline(always)]
-    pub fn lock() -> Result<Self, Error> {
+    pub(crate) fn lock() -> Result<Self, Error> {
         let _held = Held::wait()?;
         Ok(Self { _held })
+    }
+
+    /// The same for who is no part of the kernel.
+    ///
+    /// # Errors
+    /// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
+    ///
+    /// # Safety
+    /// It is given back, and soon: until then no event is switched, no tracer chosen and no thread counted, on any CPU, and whoever
+    /// wants to waits.
+    ///
+    /// # Context
+    /// Threads that may block.
+    pub unsafe fn take() -> Result<Self, Error> {
+        Self::lock()
     }
 
     /// Runs `patch` while every other CPU stands still and interrupts are off here.

@@ -184,6 +184,9 @@ fn return_during_switch(slot: usize, now: u64) -> usize {
             Some(index) => shadow::shadow(index),
             None => last,
         };
+        if !shadow::is_anyones(shadow) {
+            continue;
+        }
         // SAFETY: where a frame of this stack is found no one else is at work: this is the context that owns it.
         let shadow = unsafe { &mut *shadow };
         let mut frames = shadow.frames().iter();

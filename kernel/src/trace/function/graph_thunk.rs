@@ -117,31 +117,32 @@ global_asm!(
     "imul r10, r10, {SHADOW_SIZE}",
     ".endm",
     //
-    // Reserves a record, or goes to `other`: eax = place in the ring, where the time stamp stands. Uses rdx, rsi. The
-    // upper half of rax counts rounds, so addresses are computed with 32 bits.
-    ".macro TAKT_GRAPH_RESERVE other",
-    "mov rsi, gs:[{POS}]",
+    // Reserves a record, or goes to `other`: eax = place in the ring, where the time stamp stands. Uses rdx, and `pos`, whose
+    // lower half is `stamp`. The upper half of rax counts rounds, so addresses are computed with 32 bits.
+    ".macro TAKT_GRAPH_RESERVE pos, stamp, other",
+    "mov \\pos, gs:[{POS}]",
     "rdtsc",
     "cmp edx, gs:[{TS_HI}]",
     "jne \\other",
-    "lea rdx, [rsi + 12]",
+    "lea rdx, [\\pos + 12]",
     "cmp rdx, gs:[{LIMIT}]",
     "ja \\other",
-    "xchg rax, rsi",
+    "xchg rax, \\pos",
     "cmpxchg gs:[{POS}], rdx",
     "jne \\other",
-    "mov gs:[eax + {RING}], esi",
+    "mov gs:[eax + {RING}], \\stamp",
     ".endm",
-    // Writes its word: r11 = where the uppermost frame is. A frame's 32 bytes are a depth's 256 in the word.
-    ".macro TAKT_GRAPH_WORD id:vararg",
+    // Writes its word, which is in `word` then, the lower half of `whole`: r11 = where the uppermost frame is. A frame's 32
+    // bytes are a depth's 256 in the word.
+    ".macro TAKT_GRAPH_WORD whole, word, id:vararg",
     "pushfq",
-    "pop rsi",
-    "and esi, 0x200", // interrupts are on
-    "shl esi, 13",    // from bit 9 to the place in a record
-    "or esi, gs:[{CONTEXT}]",
-    "or esi, dword ptr [{shadows} + r10 + {IRQ}]",
-    "lea esi, [rsi + 8 * r11 + \\id]",
-    "mov gs:[eax + {RING} + 4], esi",
+    "pop \\whole",
+    "and \\word, 0x200", // interrupts are on
+    "shl \\word, 13",    // from bit 9 to the place in a record
+    "or \\word, gs:[{CONTEXT}]",
+    "or \\word, dword ptr [{shadows} + r10 + {IRQ}]",
+    "lea \\word, [\\whole + 8 * r11 + \\id]",
+    "mov gs:[eax + {RING} + 4], \\word",
     ".endm",
     // Writes the rest, which is in edx, and commits.
     ".macro TAKT_GRAPH_COMMIT",
@@ -168,8 +169,8 @@ global_asm!(
     "jae 9f",
     "push rdx",
     "push rsi",
-    "TAKT_GRAPH_RESERVE 8f",
-    "TAKT_GRAPH_WORD {funcgraph_entry}",
+    "TAKT_GRAPH_RESERVE rsi, esi, 8f",
+    "TAKT_GRAPH_WORD rsi, esi, {funcgraph_entry}",
     // The block: the image begins at a multiple of 4096 of them. The thread is in the word's uppermost bits too.
     "mov edx, [rsp + 16]",
     "shr edx, 6",
@@ -198,33 +199,33 @@ global_asm!(
     "9:",
     "jmp takt_function_graph_slow",
     //
-    // A hooked function has returned. rax and rdx may hold its result, and so may rcx, r8 and r9; rsi, rdi, r10, r11 and the
-    // flags do not.
+    // A hooked function has returned. rax and rdx may hold its result, and so may rcx, r8 and r9; a function that is
+    // `extern "win64"` has kept rsi and rdi. r10, r11 and the flags are free.
     ".global takt_graph_return",
     "takt_graph_return:",
-    "sub rsp, 8",
-    "mov rdi, rsp", // where its return address was
-    "TAKT_GRAPH_THREAD rdi, 3f",
+    "sub rsp, 8", // where its return address was
+    "TAKT_GRAPH_THREAD rsp, 3f",
     "2:",
     "mov r11d, dword ptr [{shadows} + r10 + {AT}]",
     "cmp r11d, dword ptr [{returns_to}]",
     "ja 9f",
-    "cmp rdi, qword ptr [{shadows} + r10 + r11 + {SLOT}]",
+    "cmp rsp, qword ptr [{shadows} + r10 + r11 + {SLOT}]",
     "jne 9f",
     "push rax",
     "push rdx",
-    "TAKT_GRAPH_RESERVE 8f",
-    "TAKT_GRAPH_WORD {funcgraph_exit} - 256",
+    "TAKT_GRAPH_RESERVE r11, r11d, 8f",
+    "mov r11d, dword ptr [{shadows} + r10 + {AT}]",
+    "TAKT_GRAPH_WORD rdx, edx, {funcgraph_exit} - 256",
     "mov edx, dword ptr [{shadows} + r10 + r11 + {WHAT}]",
     "TAKT_GRAPH_COMMIT",
     "mov rdx, qword ptr [{shadows} + r10 + r11 + {RET}]",
-    "mov [rdi], rdx",
+    "mov [rsp + 16], rdx",
     "sub dword ptr [{shadows} + r10 + {AT}], {STEP}",
     "pop rdx",
     "pop rax",
     "ret",
     "3:",
-    "TAKT_GRAPH_IRQ rdi, 4f",
+    "TAKT_GRAPH_IRQ rsp, 4f",
     "jmp 2b",
     "4:",
     "mov r10d, gs:[{LAST}]",

@@ -12,7 +12,7 @@
 //! it is not.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use super::entry::{self, block_of};
 use crate::arch::percpu;
@@ -199,18 +199,33 @@ pub(super) fn last() -> *mut Shadow {
     shadow(last as usize / size_of::<Shadow>())
 }
 
+/// The end of the stack that a shadow stack is of, or 0: all of a shadow stack that others than its owner write.
+#[inline(always)]
+fn end_of<'a>(shadow: *mut Shadow) -> &'a AtomicUsize {
+    // SAFETY: its first word, the first frame's `slot`, of a static.
+    unsafe { &*shadow.cast::<AtomicUsize>() }
+}
+
+/// Whether a shadow stack is any stack's: in what is no one's, nothing is under way.
+#[inline(always)]
+pub(super) fn is_anyones(shadow: *mut Shadow) -> bool {
+    end_of(shadow).load(Relaxed) != 0
+}
+
 /// Whoever was on this stack before, under another number, has left it for good: a stack has one shadow stack, so that
 /// return addresses can be searched for.
+///
+/// The number may have a new thread, which makes the shadow stack its own at this moment. So only the end is taken away, from
+/// who still has that of this stack.
 #[cold]
 #[inline(never)]
 fn forget_others(place: &Place) {
     for (index, other) in all() {
-        // SAFETY: that of a thread which has ended, if it was this stack's.
-        let end = unsafe { &raw mut (*other).frames[0].slot };
-        // SAFETY: an aligned word, of whomever.
-        if index != place.index && unsafe { end.read_volatile() } == place.top {
-            // SAFETY: its owner has left the stack for good, so no one else is at work on it.
-            unsafe { &mut *other }.adopt_none();
+        let end = end_of(other);
+        if index != place.index && end.compare_exchange(place.top, 0, Relaxed, Relaxed).is_ok() {
+            // SAFETY: reads what a new owner may be changing: a guess then.
+            let depth = unsafe { &*other }.depth();
+            NR_MISSED_RETURNS.fetch_add(depth as u64, Relaxed);
         }
     }
 }
@@ -280,20 +295,16 @@ impl Shadow {
         self.frames[0].slot == place.top
     }
 
-    /// Makes it no one's.
-    #[inline(never)]
-    fn adopt_none(&mut self) {
-        NR_MISSED_RETURNS.fetch_add(self.depth() as u64, Relaxed);
-        self.set_depth(0);
-        self.frames[0].slot = 0;
-    }
-
     /// Makes it this stack's. What is under way on another one never returned.
     #[cold]
     #[inline(never)]
     pub(super) fn adopt(&mut self, place: &Place) {
-        self.adopt_none();
-        self.frames[0].slot = place.top;
+        // It was counted by who has taken the end away.
+        if end_of(self).swap(0, Relaxed) != 0 {
+            NR_MISSED_RETURNS.fetch_add(self.depth() as u64, Relaxed);
+        }
+        self.set_depth(0);
+        end_of(self).store(place.top, Relaxed);
         self.irq = if place.index >= MAX_THREADS { IRQ } else { 0 };
         forget_others(place);
     }
@@ -349,6 +360,7 @@ pub(crate) fn return_address(slot: usize, found: usize) -> usize {
         return found;
     }
     all()
+        .filter(|(_, shadow)| is_anyones(*shadow))
         .find_map(|(_, shadow)| {
             // SAFETY: reads what its owner may be changing: a guess then, as a backtrace is.
             let frames = unsafe { &*shadow }.frames();

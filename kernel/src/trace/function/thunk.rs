@@ -198,23 +198,23 @@ global_asm!(
     "TAKT_CALL_WITH_IPS {graph_entry}",
     //
     // A hooked function has returned; at the second of the two the stack pointer is where its return address was, which
-    // gets the right one. Kept is what may hold its result.
+    // gets the right one. Kept is what may hold its result, and what a function that is `extern "win64"` has kept.
     ".global takt_graph_return_timed",
     "takt_graph_return_timed:",
     "sub rsp, 8",
     ".global takt_graph_return_slow",
     "takt_graph_return_slow:",
-    ".irp r, rax,rdx,rcx,r8,r9",
+    ".irp r, rax,rdx,rcx,r8,r9,rsi,rdi",
     "push \\r",
     ".endr",
     "sub rsp, 64",
     keeps!(".irp n, 0,1,2,3", "movups [rsp + 16 * \\n], xmm\\n", ".endr"),
-    "lea rdi, [rsp + 64 + 40]",
+    "lea rdi, [rsp + 64 + 56]",
     "call {graph_return}",
-    "mov [rsp + 64 + 40], rax",
+    "mov [rsp + 64 + 56], rax",
     keeps!(".irp n, 0,1,2,3", "movups xmm\\n, [rsp + 16 * \\n]", ".endr"),
     "add rsp, 64",
-    ".irp r, r9,r8,rcx,rdx,rax",
+    ".irp r, rdi,rsi,r9,r8,rcx,rdx,rax",
     "pop \\r",
     ".endr",
     "ret",

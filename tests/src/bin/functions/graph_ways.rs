@@ -163,6 +163,32 @@ fn results() -> Results {
     results
 }
 
+/// A function whose caller may rely on rsi and rdi.
+#[inline(never)]
+extern "win64" fn as_in_windows(number: u64) -> u64 {
+    black_box(number) + 1
+}
+
+/// What that function leaves in rsi and rdi, and its result.
+#[inline(never)]
+fn kept_for_windows() -> [u64; 3] {
+    let [mut a, mut b] = [0x6666_6666_6666_6666, 0x7777_7777_7777_7777];
+    let result;
+    // SAFETY: an ordinary call, with the room on the stack that it may use.
+    unsafe {
+        asm!(
+            "sub rsp, 32",
+            "call {}",
+            "add rsp, 32",
+            sym as_in_windows,
+            in("rcx") 7u64,
+            inout("rsi") a, inout("rdi") b, out("rax") result,
+            clobber_abi("C"),
+        );
+    }
+    [a, b, result]
+}
+
 #[inline(never)]
 fn arguments() -> u64 {
     let n = black_box(3);
@@ -337,21 +363,24 @@ target_test! {
         let functions = [
             all_arguments as *const () as usize,
             all_results as *const () as usize,
+            as_in_windows as *const () as usize,
         ];
-        let before = (arguments(), results());
+        let all = || (arguments(), results(), kept_for_windows());
+        let before = all();
         check_eq!(before.1.general[4], 0x5555_5555_5555_5555);
         check_eq!(before.1.real[3], 0x4444_4444_4444_4444);
+        check_eq!(before.2, [0x6666_6666_6666_6666, 0x7777_7777_7777_7777, 8]);
         for way in WAYS {
             begin_by(way, &functions)?;
             // The first opens a sub-buffer, the second relies on it; and with recording off.
             for _ in 0..2 {
-                let now = (arguments(), results());
+                let now = all();
                 check!(now == before, "{way:?}: {before:x?} became {now:x?}");
             }
             trace::tracing_off();
-            let now = (arguments(), results());
+            let now = all();
             check!(now == before, "{way:?}, recording off: {before:x?} became {now:x?}");
-            check_eq!(finish_all()?.len(), 8);
+            check_eq!(finish_all()?.len(), 12);
         }
         Ok(())
     }

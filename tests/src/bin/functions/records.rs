@@ -1,10 +1,13 @@
 //! What the tracer `function` writes, and which functions it writes of.
 
 use core::hint::black_box;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use heapless::Vec;
+use takt_kernel::sync::Semaphore;
+use takt_kernel::time::{Instant, Nanos, sleep};
 use takt_kernel::trace::function::{self, Filter, entry, events};
-use takt_kernel::trace::{self, Event, Mode};
+use takt_kernel::trace::{self, Event, Mode, latency};
 use takt_kernel::{Error, preempt, thread};
 use takt_tests::drained::drain;
 use takt_tests::harness::PRIORITY;
@@ -46,6 +49,25 @@ pub(crate) fn address(function: fn(u32) -> u32) -> usize {
 
 fn block(address: usize) -> usize {
     (address - entry::image_start()) / entry::BLOCK
+}
+
+static GO: Semaphore = Semaphore::new(0, 1);
+static LEFT: Semaphore = Semaphore::new(0, 1);
+static DELAY: AtomicU64 = AtomicU64::new(0);
+
+/// Leaves the current tracer, so much later, each time that it is told to.
+fn leaves(_: usize) {
+    while GO.take().is_ok() && DELAY.load(Relaxed) != u64::MAX {
+        let _ = sleep(Nanos::new(DELAY.load(Relaxed)));
+        let _ = trace::set_tracer("nop");
+        let _ = LEFT.give();
+    }
+}
+
+fn without_irqs(instructions: u64) {
+    let guard = preempt::irq_save();
+    worker::burn(instructions);
+    guard.restore();
 }
 
 #[inline(never)]
@@ -165,6 +187,33 @@ target_test! {
         }
         check_eq!([patched("nop")?, patched("preemptirqsoff")?, patched("nop")?], [0, all, 0]);
         function::set_function_trace(false)?;
+        Ok(())
+    }
+
+    /// No tracer of latencies listens that was left while functions were chosen, whenever that is.
+    fn one_is_left_while_functions_are_chosen(Shared) {
+        finish()?;
+        trace::tracing_on();
+        let filter = Filter::of_addresses(&[address(leaf)]);
+        let before = Instant::now();
+        function::set_filter(&filter)?;
+        let most = (Instant::now() - before).get();
+        let other = worker::spawn(0, PRIORITY + 1, leaves, 0)?;
+        for delay in (0..most).step_by(most as usize / 150) {
+            trace::set_tracer("irqsoff")?;
+            DELAY.store(delay, Relaxed);
+            GO.give()?;
+            function::set_filter(&filter)?;
+            LEFT.take()?;
+            let longest = || latency::last().map_or(0, |latency| latency.cycles);
+            let before = longest();
+            without_irqs(before + 1_000);
+            check_eq!(longest(), before);
+        }
+        DELAY.store(u64::MAX, Relaxed);
+        GO.give()?;
+        worker::join(&[other])?;
+        finish()?;
         Ok(())
     }
 

@@ -8,9 +8,10 @@ use takt_board::pci::{self, Bar, Capability, Function};
 use takt_kernel::irq::{self, NR_DEVICE_VECTORS};
 use takt_kernel::machine::{self, Port};
 use takt_kernel::smp;
+use takt_kernel::sync::Semaphore;
 use takt_kernel::time::{Instant, Nanos, sleep};
-use takt_tests::harness::Failure;
-use takt_tests::worker::burn;
+use takt_tests::harness::{Failure, PRIORITY};
+use takt_tests::worker::{burn, join, spawn};
 use takt_tests::{check, check_eq, check_err, target_test};
 use volatile::VolatilePtr;
 
@@ -45,6 +46,30 @@ extern "C" fn on_com1(_: usize, _: Instant) {
     let byte = unsafe { Port::<u8>::new(COM1).read() };
     BYTES.store(BYTES.load(Relaxed) << 8 | u64::from(byte), Relaxed);
     note();
+}
+
+static ASK: Semaphore = Semaphore::new(0, 1);
+static ASKED: Semaphore = Semaphore::new(0, 1);
+static DELAY: AtomicU64 = AtomicU64::new(0);
+static FOUND: AtomicU32 = AtomicU32::new(0);
+
+/// Address and size of edu's memory, as it is asked.
+fn memory(edu: Function) -> Option<(u32, u32)> {
+    match edu.bar(0)? {
+        Bar::Memory32 { address, size, .. } => Some((address, size)),
+        _ => None,
+    }
+}
+
+/// Asks for the size of edu's memory, so much later, each time that it is told to.
+fn asks_for_the_size(_: usize) {
+    let Ok(edu) = edu() else { return };
+    let expected = memory(edu);
+    while ASK.take().is_ok() && DELAY.load(Relaxed) != u64::MAX {
+        let _ = sleep(Nanos::new(DELAY.load(Relaxed)));
+        FOUND.fetch_add(u32::from(memory(edu) == expected), Relaxed);
+        let _ = ASKED.give();
+    }
 }
 
 extern "C" fn on_message(_: usize, _: Instant) {
@@ -163,6 +188,25 @@ target_test! {
         check!(address != 0 && size == 1 << 20);
         check!(edu()?.bar(1).is_none() && edu()?.bar(6).is_none());
         check!(edu()?.capabilities().any(|it| matches!(it, Capability::Msi(_))));
+        Ok(())
+    }
+
+    /// Two ask for a size at once, and find what one alone finds.
+    fn sizes_at_once(Shared) {
+        let edu = edu()?;
+        let expected = (memory(edu), edu.enable_memory(0));
+        let other = spawn(0, PRIORITY + 1, asks_for_the_size, 0)?;
+        // The other one comes a little later each time, until this one has its answer before.
+        for delay in (0..3_000).step_by(13) {
+            DELAY.store(delay, Relaxed);
+            ASK.give()?;
+            check_eq!((memory(edu), edu.enable_memory(0)), expected);
+            ASKED.take()?;
+        }
+        DELAY.store(u64::MAX, Relaxed);
+        ASK.give()?;
+        join(&[other])?;
+        check_eq!(FOUND.load(Relaxed), 3_000_u32.div_ceil(13));
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use embedded_io::{Read, ReadReady, Write, WriteReady};
 use rand_core::TryRng;
+use takt_board::capture;
 use takt_board::drivers::Error as DriverError;
 use takt_board::drivers::uart::{Counts, Uart};
 use takt_board::drivers::virtio::{CONSOLE, Console, ENTROPY, Entropy};
@@ -46,10 +47,17 @@ target_test! {
         for _ in 0..=NR_DEVICE_VECTORS {
             check_err!(said(VIRTIO.open(function(CONSOLE)?, 7)), InvalidArgument);
         }
-        let mut console = said(VIRTIO.open(function(CONSOLE)?, 0))?;
+        let last = function(CONSOLE)?;
+        let mut console = said(VIRTIO.open(last, 0))?;
         check_err!(said(VIRTIO.open(function(CONSOLE)?, 0)), InvalidState);
         static OTHER: Console = Console::new();
         check_err!(said(OTHER.open(function(CONSOLE)?, 0)), InvalidState);
+        // Nor is it the capture's, which would reset it.
+        static FIRST: Console = Console::new();
+        if let Some(first) = Function::find(CONSOLE.0, CONSOLE.1).filter(|it| *it != last) {
+            said(FIRST.open(first, 0))?;
+        }
+        check!(!capture::start());
         let mut com2 = said(COM2.open(115_200, 0))?;
 
         check_eq!((console.read_ready(), console.write_ready()), (Ok(false), Ok(true)));
