@@ -18,7 +18,7 @@ pub struct Image {
     #[command(flatten)]
     pub to: To,
     /// This ELF file instead of one that is built; with --usb also an ISO file that --iso made.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["package", "bin", "example", "features", "manifest_path"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["package", "bin", "example", "features", "manifest_path", "manifest"])]
     pub image: Option<PathBuf>,
     /// An example instead of the image that measures.
     #[arg(long, value_name = "NAME")]
@@ -32,6 +32,9 @@ pub struct Image {
     /// Cargo.toml of an application elsewhere, which `new` makes: it is built by its own files.
     #[arg(long, value_name = "FILE")]
     pub manifest_path: Option<PathBuf>,
+    /// The protected tasks of this manifest, a `takt.app.toml` (docs/TASKS.md), in an image that starts them.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["package", "bin", "example", "manifest_path"])]
+    pub manifest: Option<PathBuf>,
     /// More cargo features of the package.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub features: Vec<String>,

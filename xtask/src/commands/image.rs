@@ -71,7 +71,7 @@ fn contents(flags: &Image) -> Result<(Contents, String)> {
     let elf = match (&flags.image, &flags.manifest_path) {
         (Some(image), _) => Elf::open(image)?,
         (None, Some(manifest)) => Elf::open(&of_application(flags, manifest)?)?,
-        (None, None) => Elf::open(&recipe(flags).build()?.path)?,
+        (None, None) => Elf::open(&recipe(flags)?.build()?.path)?,
     };
     if elf.lacks_console() {
         term::note(format_args!(
@@ -111,21 +111,25 @@ fn of_application(flags: &Image, manifest: &Path) -> Result<PathBuf> {
     elsewhere.build()
 }
 
-fn recipe(flags: &Image) -> Recipe {
+fn recipe(flags: &Image) -> Result<Recipe> {
     let takt = Recipe::takt(flags.verbose);
     let (kind, name) = match what(flags) {
         Some((kind, name)) => (kind, name.to_owned()),
         None => (takt.kind, takt.name.clone()),
     };
-    Recipe {
-        package: flags.package.clone().unwrap_or(takt.package.clone()),
-        kind,
-        name,
-        ..takt
-    }
-    .with_features(&flags.features)
-    .for_words(&flags.append)
-    .for_media()
+    let recipe = match &flags.manifest {
+        Some(manifest) => Recipe::of_manifest(manifest, flags.verbose)?,
+        None => Recipe {
+            package: flags.package.clone().unwrap_or(takt.package.clone()),
+            kind,
+            name,
+            ..takt
+        },
+    };
+    Ok(recipe
+        .with_features(&flags.features)
+        .for_words(&flags.append)
+        .for_media())
 }
 
 /// The bytes for a USB stick: of an ISO file that is there, or of one that is made, with a word on where the rest of it is.
