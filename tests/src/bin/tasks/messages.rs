@@ -69,7 +69,8 @@ target_test! {
         let begun = Instant::now();
         start(CLIENT, 14)?.succeeds()?;
         let took = (Instant::now() - begun).to_nanos();
-        check!(took < Nanos::from_millis(3), "a thousand lines took {took:?}");
+        note!("{took:?}");
+        check!(took < Nanos::from_millis(1), "a thousand lines took {took:?}");
         Ok(())
     }
 

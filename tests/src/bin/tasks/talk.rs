@@ -105,7 +105,8 @@ target_test! {
         let begun = Instant::now();
         talk(FLOODS)?;
         let took = (Instant::now() - begun).to_nanos();
-        check!(took < Nanos::from_millis(2), "a thousand lines took {took:?}");
+        note!("{took:?}");
+        check!(took < Nanos::from_millis(1), "a thousand lines took {took:?}");
         Ok(())
     }
 }
