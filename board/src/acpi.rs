@@ -88,8 +88,8 @@ fn bytes(address: usize, len: usize) -> Option<&'static [u8]> {
     if address < 0x1000 || end > LIMIT {
         return None;
     }
-    let place = takt_kernel::machine::behind_stacks(address, len)?;
-    // SAFETY: memory below 4 GiB is mapped, and there it is found; firmware tables do not change.
+    let place = takt_kernel::machine::find(address, len)?;
+    // SAFETY: it is mapped, and there it is found; firmware tables do not change.
     Some(unsafe { core::slice::from_raw_parts(place as *const u8, len) })
 }
 

@@ -14,7 +14,7 @@ pub use pci_types::{Bar, CommandRegister, PciAddress as Address};
 use pci_types::{ConfigRegionAccess, EndpointHeader, HeaderType, PciHeader};
 use spin::Once;
 use takt_kernel::irq::Irq;
-use takt_kernel::machine::Port;
+use takt_kernel::machine::{self, Port};
 use takt_kernel::sync::Mutex;
 use takt_kernel::{Error, smp};
 use volatile::VolatilePtr;
@@ -352,6 +352,9 @@ impl Function {
         let address = (value & !0xf) as usize;
         if !is_below || address == 0 {
             return None;
+        }
+        if address < 3 << 30 {
+            machine::map_devices();
         }
         self.enable();
         Some(address)

@@ -15,7 +15,7 @@ use crate::capture;
 use crate::cmdline::CommandLine;
 #[cfg(feature = "console")]
 use crate::console;
-use crate::loader::{Loader, NotRam, Protocol};
+use crate::loader::{Loader, MemoryMap, NotRam, Protocol};
 use crate::lock::set_once;
 use crate::serial::Serial;
 #[cfg(feature = "settings")]
@@ -23,6 +23,8 @@ use crate::tracing::Stage;
 use crate::{clocks, pic, power};
 
 const MAIN_PRIORITY: u8 = 50;
+/// Whether more than the first gigabyte is mapped, and anyone looks for what is there.
+const HAS_DEVICES: bool = cfg!(feature = "devices") || MAX_CPUS > 1;
 
 struct Pc;
 
@@ -103,6 +105,8 @@ struct Told {
     rsdp: Root,
     /// Bytes of RAM.
     ram: u64,
+    /// To be read before page 0 goes.
+    memory: MemoryMap<'static>,
     /// Whether the image lies in RAM that is its own.
     room: Result<(), NotRam>,
     can_start_cpus: bool,
@@ -134,6 +138,10 @@ unsafe fn ask_loader(info: u64, magic: u32) -> Told {
         command_line: "",
         rsdp: loader.rsdp,
         ram: loader.memory.ram(),
+        memory: match HAS_DEVICES {
+            true => loader.memory,
+            false => MemoryMap::UNKNOWN,
+        },
         room: loader.memory.check(image.start as u64..image.end as u64),
         #[cfg(feature = "console")]
         framebuffer: loader.framebuffer,
@@ -163,7 +171,7 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
     #[cfg(feature = "settings")]
     crate::tracing::apply(&line, Stage::Boot);
     // SAFETY: after `early`.
-    if unsafe { kernel_boot::memory() }.is_err() {
+    if unsafe { kernel_boot::memory(told.memory.named()) }.is_err() {
         panic!("the image is larger than the static page tables");
     }
     #[cfg(feature = "tasks")]
@@ -182,7 +190,7 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
         _ => told.rsdp,
     };
     // The only CPU and its timer are known without them.
-    let mut tables = match cfg!(feature = "devices") || MAX_CPUS > 1 {
+    let mut tables = match HAS_DEVICES {
         true => acpi::read(rsdp),
         false => acpi::Tables::default(),
     };

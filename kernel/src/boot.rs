@@ -3,6 +3,8 @@
 //! Nothing of the kernel works before. So all of it is unsafe, and the board reaches it by [`machine`](crate::machine). At the end
 //! the boot context of each CPU becomes the CPU's idle thread.
 
+use core::ops::Range;
+
 use takt_scheduler::ThreadId;
 
 use crate::arch::stop::Text;
@@ -72,16 +74,16 @@ pub unsafe fn early(idle_stack: usize) {
     cpus::set_online();
 }
 
-/// Second step: the final page tables, the local APIC.
+/// Second step: the final page tables, the local APIC. `there` is what the memory map names: of memory below 3 GiB only that is mapped.
 ///
 /// # Errors
 /// [`paging::ImageTooLarge`].
 ///
 /// # Safety
 /// Once, on the boot CPU, after [`early`].
-pub unsafe fn memory() -> Result<(), paging::ImageTooLarge> {
+pub unsafe fn memory(there: impl Iterator<Item = Range<u64>>) -> Result<(), paging::ImageTooLarge> {
     // SAFETY: the caller's duty.
-    unsafe { paging::build(apic::physical_base()) }?;
+    unsafe { paging::build(apic::physical_base(), there) }?;
     // SAFETY: the final tables are in force.
     unsafe { apic::init() };
     percpu::this().apic_id.set(apic::id());

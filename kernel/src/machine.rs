@@ -73,7 +73,7 @@ pub use crate::arch::interrupts::halt_forever;
 pub use crate::arch::jump_label::{JUMP, JumpEntry, TEST, entries as jump_entries};
 pub use crate::arch::marks;
 pub use crate::arch::msr::read as read_msr;
-pub use crate::arch::paging::{ImageTooLarge, Window, behind_stacks, map_window, physical};
+pub use crate::arch::paging::{ImageTooLarge, Window, find, map_devices, map_window, physical};
 pub use crate::arch::stop::Text;
 pub use crate::arch::tsc::{cpuid_hz as tsc_hz_by_cpuid, is_invariant as is_tsc_invariant};
 pub use crate::probe::ring::ModelSink;

@@ -71,6 +71,12 @@ impl<'a> MemoryMap<'a> {
         ranges.any(|(range, _)| range.start < addresses.end && addresses.start < range.end)
     }
 
+    /// What it names, whatever that is; all addresses if nothing is told.
+    pub(crate) fn named(&self) -> impl Iterator<Item = Range<u64>> + use<'a> {
+        let all = self.entries.is_empty().then_some(0..u64::MAX);
+        all.into_iter().chain(self.ranges().map(|(range, _)| range))
+    }
+
     /// Bytes of RAM.
     pub(crate) fn ram(&self) -> u64 {
         self.ranges()

@@ -1,15 +1,18 @@
 //! The final page tables: identity mapping, W^X, stacks with their guards.
 //!
-//! The image is mapped by 4 KiB pages with the rights of its sections, the first 2 MiB likewise without page 0, the
-//! rest of the memory below 3 GiB by 2 MiB pages that are not executable, and the devices' gigabyte below 4 GiB
+//! The image is mapped by 4 KiB pages with the rights of its sections, the first 2 MiB likewise without page 0, what else
+//! there is below 3 GiB by 2 MiB pages that are not executable, and the devices' gigabyte below 4 GiB
 //! uncached, but for the window in which stacks have their addresses, from 1 GiB on: what memory there is is found at another
-//! place ([`behind_stacks`]). One further gigabyte may be a device's. Nothing is mapped both writable and executable. An image for one CPU and
-//! without feature `devices` has the first gigabyte only.
+//! place ([`find`]). One further gigabyte may be a device's. Nothing is mapped both writable and executable. An image for one CPU and
+//! without feature `devices` has the first gigabyte only, all of it.
+//!
+//! What there is the loader's memory map says: what it names not is not mapped, unless a device has memory there ([`map_devices`]).
 //!
 //! The boot code has begun the tables: it maps the first gigabyte by 2 MiB pages that anything is allowed on.
 
 use core::cell::UnsafeCell;
 use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use x86_64::PhysAddr;
 use x86_64::registers::control::{Cr3, Cr3Flags};
@@ -155,29 +158,48 @@ pub fn physical(address: usize) -> u64 {
     tables.stacks[n / 512][n % 512].addr().as_u64() + address % PAGE
 }
 
-/// Where `len` bytes of physical memory are found that may lie where the stacks' window is; `None` if only some of them do.
-/// In an image that has more than the first gigabyte mapped.
+/// Where `len` bytes of physical memory are found that may lie where the stacks' window is; `None` if not all of them are mapped,
+/// one behind the other. In an image that has more than the first gigabyte mapped.
 #[must_use]
-pub fn behind_stacks(address: usize, len: usize) -> Option<usize> {
-    let begin = address as u64;
-    if begin >= STACKS_END || begin.saturating_add(len as u64) <= STACKS {
-        return Some(address);
-    }
-    (begin >= STACKS).then_some(address + (BEHIND - STACKS) as usize)
+pub fn find(address: usize, len: usize) -> Option<usize> {
+    let (begin, end) = (address as u64, (address as u64).checked_add(len as u64)?);
+    // SAFETY: only `map_devices` changes these tables later, an entry at a time.
+    let tables = unsafe { &*TABLES.0.get() };
+    let is_behind = begin < STACKS_END && end > STACKS;
+    let (tables, base) = match is_behind {
+        true => (&tables.behind[..], STACKS),
+        false => (&tables.level2[..], 0),
+    };
+    let mut pages = begin.checked_sub(base)? / LARGE..(end - base).div_ceil(LARGE);
+    let is_mapped = pages.all(|page| {
+        let table = tables.get(page as usize / 512);
+        table.is_some_and(|table| !table[page as usize % 512].is_unused())
+    });
+    let offset = if is_behind { BEHIND - STACKS } else { 0 };
+    is_mapped.then_some(address + offset as usize)
 }
 
 /// Why the tables could not be built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageTooLarge;
 
-/// Builds the tables and puts them into force.
+/// The part of `addresses`, to whole large pages, that lies in `part`.
+fn clip(addresses: &Range<u64>, part: Range<u64>) -> Range<u64> {
+    let end = addresses.end.saturating_add(LARGE - 1) / LARGE * LARGE;
+    part.start.max(addresses.start / LARGE * LARGE)..part.end.min(end)
+}
+
+/// Builds the tables and puts them into force. `there` is what the memory map names.
 ///
 /// # Errors
 /// [`ImageTooLarge`] if the image does not fit the static tables.
 ///
 /// # Safety
 /// Once, on the boot CPU, on the identity mapping that the boot code has begun these tables with, with NX enabled.
-pub(crate) unsafe fn build(lapic_physical: u64) -> Result<(), ImageTooLarge> {
+pub(crate) unsafe fn build(
+    lapic_physical: u64,
+    there: impl Iterator<Item = Range<u64>>,
+) -> Result<(), ImageTooLarge> {
     // SAFETY: no one else uses the tables yet.
     let tables = unsafe { &mut *TABLES.0.get() };
     let table = Flags::WRITABLE;
@@ -194,6 +216,18 @@ pub(crate) unsafe fn build(lapic_physical: u64) -> Result<(), ImageTooLarge> {
     let rodata = at(&raw const __rodata_start)..at(&raw const __rodata_end);
     let base = start / LARGE * LARGE;
     let behind = end.next_multiple_of(LARGE);
+    // First of all, as long as the map itself is mapped.
+    let level2 = &mut tables.level2;
+    let large = data | Flags::HUGE_PAGE;
+    let window = STACKS..2 * STACKS;
+    let (ram, all) = (MAPPED.min(DEVICES), MAPPED);
+    for addresses in there {
+        for part in [LARGE..base, behind..STACKS, STACKS_END..ram] {
+            fill(level2, 0, LARGE, clip(&addresses, part), large);
+        }
+        let window = clip(&addresses, window.clone());
+        fill(&mut tables.behind, STACKS, LARGE, window, large);
+    }
     let image = &mut tables.image;
     fill(image, base, PAGE, base..behind, data);
     fill(image, base, PAGE, text, Flags::empty());
@@ -222,15 +256,16 @@ pub(crate) unsafe fn build(lapic_physical: u64) -> Result<(), ImageTooLarge> {
             );
         }
     }
-    let (ram, all) = (MAPPED.min(DEVICES), MAPPED);
-    fill(level2, 0, LARGE, LARGE..base, data | Flags::HUGE_PAGE);
-    fill(level2, 0, LARGE, behind..STACKS, data | Flags::HUGE_PAGE);
-    fill(level2, 0, LARGE, STACKS_END..ram, data | Flags::HUGE_PAGE);
+    if GIGABYTES > 1 {
+        // Of the boot code's pages those go that are not there.
+        for entry in level2[0].iter_mut() {
+            if entry.flags() & (Flags::HUGE_PAGE | Flags::NO_EXECUTE) == Flags::HUGE_PAGE {
+                entry.set_unused();
+            }
+        }
+    }
     fill(level2, 0, LARGE, ram..all, device | Flags::HUGE_PAGE);
-    let again = &mut tables.behind;
-    let window = STACKS..2 * STACKS;
-    fill(again, STACKS, LARGE, window, data | Flags::HUGE_PAGE);
-    if let Some(again) = again.first() {
+    if let Some(again) = tables.behind.first() {
         let again = &raw const *again as u64;
         set(&mut tables.level3, (BEHIND >> 30) as usize, again, table);
     }
@@ -241,6 +276,27 @@ pub(crate) unsafe fn build(lapic_physical: u64) -> Result<(), ImageTooLarge> {
     debug_assert!(at(&raw const __image_end) <= lapic);
     load();
     Ok(())
+}
+
+/// Maps all below 4 GiB that is not mapped yet, uncached: a device has memory there that the memory map does not name.
+///
+/// # Context
+/// Any, once the final tables are in force.
+pub fn map_devices() {
+    const DEVICE: Flags = Flags::PRESENT
+        .union(Flags::HUGE_PAGE)
+        .union(Flags::WRITABLE)
+        .union(Flags::NO_EXECUTE)
+        .union(Flags::NO_CACHE)
+        .union(Flags::WRITE_THROUGH);
+    // SAFETY: only the address is taken.
+    let entries = unsafe { &raw const (*TABLES.0.get()).level2 }.cast::<AtomicU64>();
+    // SAFETY: these are the entries, and once the tables are in force nobody writes to them but here.
+    let entries = unsafe { core::slice::from_raw_parts(entries, NR_LEVEL2 * 512) };
+    for (page, entry) in entries.iter().enumerate() {
+        // An address that no entry maps is in no TLB.
+        let _ = entry.compare_exchange(0, (page as u64 * LARGE) | DEVICE.bits(), Relaxed, Relaxed);
+    }
 }
 
 /// Where [`map_window`] maps memory: behind all that is mapped one to one.

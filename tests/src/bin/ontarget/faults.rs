@@ -19,6 +19,8 @@ fn survived() -> Outcome {
 
 /// Where nothing is mapped.
 pub(crate) const NOWHERE: usize = 0x10_0000_0000;
+/// In the first gigabyte, behind the RAM of the tests' machines.
+const BEYOND_RAM: usize = 0x3000_0000;
 
 #[inline(never)]
 fn read(address: usize) -> u8 {
@@ -255,6 +257,12 @@ target_test! {
     /// Writing where nothing is.
     fn page_fault_writing(Fault(&["*** #PF page fault", "writing 0x0000001000000000: not mapped"])) {
         write(NOWHERE);
+        survived()
+    }
+
+    /// Writing where RAM could be, and is not.
+    fn writing_beyond_ram(Fault(&["*** #PF page fault", "writing 0x0000000030000000: not mapped", "writing_beyond_ram ("])) {
+        write(BEYOND_RAM);
         survived()
     }
 

@@ -82,6 +82,15 @@ target_test! {
         Ok(())
     }
 
+    /// What the memory map does not name is mapped once a device has memory there.
+    fn devices_beyond_ram_are_mapped(Alone) {
+        let all = || (0x3000_0000..0x4000_0000).chain(0x8000_0000..0xb000_0000).step_by(0x20_0000);
+        check!(!all().any(is_mapped));
+        machine::map_devices();
+        check!(all().all(is_mapped));
+        Ok(())
+    }
+
     /// The page below every stack, of threads, of idle threads and of CPUs, is not mapped; the one above it is.
     fn every_stack_has_its_guard(Shared) {
         let (mut nr, mut wrong) = (0, None);
