@@ -12,8 +12,6 @@
 //! A CPU with such a task has something to do at each switch ([`CpuSched::is_watched`](crate::cpu_sched::CpuSched::is_watched)), and
 //! while one is charged messages do not go the short way. All of it is the CPU's own, with interrupts off.
 
-use core::sync::atomic::Ordering::Relaxed;
-
 use crate::arch::percpu::CpuRef;
 use crate::arch::{jump_label, tsc};
 use crate::section::{self, Scheduled};
@@ -22,8 +20,7 @@ use crate::task::object::Task;
 use crate::thread::tcb::{Tcb, TcbRef};
 use crate::timers;
 
-/// An account, and the number of the loan that it is had by.
-type Charged = Option<(&'static Account, u32)>;
+type Charged = Option<&'static Account>;
 
 /// The task of a thread.
 #[inline(always)]
@@ -35,11 +32,11 @@ pub(crate) fn task_of(thread: &Tcb) -> Option<&'static Task> {
 /// The task's own account, if it has a budget, from the first time on that it has come to ring 3.
 #[inline(always)]
 fn own(task: &'static Task) -> Charged {
-    let account = task.account().filter(|it| it.is_open())?;
-    Some((account, account.loan.load(Relaxed)))
+    task.account().filter(|it| it.is_open())
 }
 
-/// The account that a thread is charged to from now on, if any. One step: who waits for it knows its own, since it has run.
+/// The account that a thread is charged to from now on, if any. One step: whose account a thread that waits is charged to is noted,
+/// since it was when it ran, and a walk along a chain of waits notes what has changed.
 fn account_of(scheduled: &mut Scheduled, thread: TcbRef) -> Charged {
     let task = task_of(scheduled.look_at(thread))?;
     if !task.is_alive() {
@@ -53,10 +50,16 @@ fn account_of(scheduled: &mut Scheduled, thread: TcbRef) -> Charged {
 /// What a thread that waits for a reply lends; not one that is dead, which has called its supervisor.
 fn lent_by(scheduled: &Scheduled, waiter: TcbRef) -> Charged {
     let t = scheduled.look_at(waiter);
-    let task = task_of(t).filter(|it| it.is_alive() && t.cpu == CpuRef::this())?;
-    match t.account {
-        Some(account) if account.loan.load(Relaxed) == t.loan => Some((account, t.loan)),
-        _ => own(task),
+    task_of(t).filter(|it| it.is_alive() && t.cpu == CpuRef::this())?;
+    t.account.filter(|it| it.is_open())
+}
+
+/// `prev` is left. Only what is noted of those that wait to be served is asked for, and the short ways of messages, which are not
+/// charged, note nothing.
+pub(crate) fn left(scheduled: &mut Scheduled, prev: TcbRef) {
+    let t = scheduled.thread(prev);
+    if t.blocked_on.is_null() {
+        t.account = None;
     }
 }
 
@@ -64,8 +67,8 @@ fn lent_by(scheduled: &Scheduled, waiter: TcbRef) -> Charged {
 #[inline(never)]
 pub(crate) fn switch_budget(scheduled: &mut Scheduled, cpu: CpuRef, next: TcbRef, now: u64) {
     let charged = account_of(scheduled, next);
-    note(scheduled.thread(next), charged);
-    change(scheduled, cpu, charged.map(|it| it.0), now);
+    scheduled.thread(next).account = charged;
+    change(scheduled, cpu, charged, now);
 }
 
 /// Who waits for the running thread may be another one.
@@ -74,33 +77,26 @@ pub(crate) fn recharge_running(scheduled: &mut Scheduled, cpu: CpuRef, now: u64)
     switch_budget(scheduled, cpu, running, now);
 }
 
-/// Whether this CPU has to look whose account the thread is charged to when others come to wait for it or do no longer.
+/// Whether this CPU has to look whose account threads are charged to when others come to wait for them or do no longer.
 #[inline(always)]
-pub(crate) fn is_watched(scheduled: &mut Scheduled, thread: TcbRef) -> bool {
-    let cpu = scheduled.cpu(CpuRef::this());
-    cpu.is_watched() && cpu.rq.current() == thread.tid()
+pub(crate) fn is_watched(scheduled: &mut Scheduled) -> bool {
+    scheduled.cpu(CpuRef::this()).is_watched()
 }
 
-/// The same, some section later: it is charged to whoever lends to it now.
+/// The same, some section later: this thread is charged to whoever lends to it now, and so will be those that it waits for, to which
+/// the walk goes on.
 #[cold]
 #[inline(never)]
 pub(crate) fn waiters_changed(thread: TcbRef) {
     let mut section = section::own();
-    if is_watched(&mut section, thread) {
-        recharge_running(&mut section, CpuRef::this(), tsc::now());
-    }
-    section.leave_quietly();
-}
-
-/// The running thread's call has ended, but not by a reply: whom it has called, and whom that has called, lend and have nothing of its
-/// account any more.
-#[inline(never)]
-pub(crate) fn take_back() {
-    let mut section = section::own_thread();
     let cpu = CpuRef::this();
-    if let Some(account) = section.cpu(cpu).charged {
-        account.loan.fetch_add(1, Relaxed);
-        recharge_running(&mut section, cpu, tsc::now());
+    if is_watched(&mut section) && section.look_at(thread).cpu == cpu {
+        if section.cpu(cpu).rq.current() == thread.tid() {
+            recharge_running(&mut section, cpu, tsc::now());
+        } else if !section.look_at(thread).blocked_on.is_null() {
+            let charged = account_of(&mut section, thread);
+            section.thread(thread).account = charged;
+        }
     }
     section.leave_quietly();
 }
@@ -115,17 +111,6 @@ pub(crate) fn replied(scheduled: &mut Scheduled, cpu: CpuRef) {
     let running = scheduled.running_on(cpu);
     if running.prio == running.base {
         recharge_running(scheduled, cpu, tsc::now());
-    }
-}
-
-#[inline(always)]
-fn note(t: &mut Tcb, charged: Charged) {
-    match charged {
-        Some((account, loan)) => {
-            t.account = Some(account);
-            t.loan = loan;
-        }
-        None => t.account = None,
     }
 }
 

@@ -74,7 +74,10 @@ pub(crate) fn switch_quantum(scheduled: &mut Scheduled, cpu: CpuRef, prev: TcbRe
         let _: Cancelled = scheduled.cpu(cpu).timers.cancel(SLICE);
     }
     #[cfg(feature = "tasks")]
-    budget::switch_budget(scheduled, cpu, next, tsc::now());
+    {
+        budget::left(scheduled, prev);
+        budget::switch_budget(scheduled, cpu, next, tsc::now());
+    }
     if scheduled.look_at(next).round_robin != 0 {
         start_quantum(scheduled, cpu);
     }

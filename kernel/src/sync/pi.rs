@@ -108,7 +108,7 @@ pub(crate) fn walk_on(from: ThreadId, nr_visited: u8) -> Result<(), Error> {
             break;
         }
         #[cfg(feature = "tasks")]
-        let is_charged_anew = budget::is_watched(&mut section, thread);
+        let is_watched = budget::is_watched(&mut section);
         let change = walk.step(&World::of(&section));
         let section = match &change {
             Ok(Some(change)) => sched::requeue(section, change.tid, change.to, change.placement),
@@ -121,7 +121,7 @@ pub(crate) fn walk_on(from: ThreadId, nr_visited: u8) -> Result<(), Error> {
         };
         section.leave();
         #[cfg(feature = "tasks")]
-        if is_charged_anew {
+        if is_watched {
             core::hint::cold_path();
             budget::waiters_changed(thread);
         }

@@ -26,8 +26,6 @@ pub(crate) struct Account {
     since: AtomicU64,
     /// When the period ends.
     end: AtomicU64,
-    /// Rises whenever the task's budget is lent no longer before the reply: who has another number has nothing of it.
-    pub(crate) loan: AtomicU32,
     /// In which life the task may be throttled, [`NO_LIFE`] before the first one and behind the last. It is charged between lives, too.
     pub(super) life: AtomicU32,
     /// Whether it was told that nothing is left in this period.
@@ -44,7 +42,6 @@ impl Account {
             left: AtomicI64::new(0),
             since: AtomicU64::new(0),
             end: AtomicU64::new(0),
-            loan: AtomicU32::new(0),
             life: AtomicU32::new(NO_LIFE),
             is_told: AtomicBool::new(false),
             is_owing: AtomicBool::new(false),

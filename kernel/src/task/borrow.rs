@@ -85,7 +85,8 @@ impl Task {
         loop {
             let piece = left.min(PIECE);
             let section = section::enter_thread();
-            if !self.port.is_lent_by(&section, lender) {
+            // Neither does it go on for one that is to stop.
+            if !self.port.is_lent_by(&section, lender) || self.pending.is_some() {
                 section.leave_quietly();
                 return Err(Error::Revoked);
             }

@@ -17,7 +17,6 @@ use super::account::NO_LIFE;
 use super::frame::Frame;
 use super::object::{GONE, MAX_PEERS, Port, Task, all};
 use super::program::Peer;
-use crate::budget;
 use crate::clock::{Instant, Nanos};
 use crate::other_cpu;
 use crate::probe::trace;
@@ -196,7 +195,6 @@ impl Port {
             return Ok(Handoff::done(Ok(())));
         }
         self.forget_me();
-        budget::take_back();
         Err(Error::TimedOut)
     }
 

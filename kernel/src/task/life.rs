@@ -408,14 +408,19 @@ pub(super) fn stop_for(
         task.stop_others();
     }
     let supervisor = task.program.supervisor.and_then(|it| all().get(it));
+    let own_priority = task.priority.load(Relaxed);
+    let supervisors = supervisor.map(|it| it.priority.load(Relaxed));
+    let is_less_important = supervisors.is_some_and(|it| it < own_priority);
+    // The dead lend no budget, and so no more of a priority than is the supervisor's own.
+    if let Some(priority) = supervisors.filter(|_| is_less_important || task.has_others()) {
+        let _ = thread::current().set_priority(priority.min(own_priority));
+    }
     let tell = |it: &'static Task| match is_told {
         true => Ok(()),
         false => task.tell(&it.port, fault),
     };
     let told = supervisor.map(|it| (&it.port, tell(it)));
     task.port.release_callers();
-    let is_less_important =
-        supervisor.is_some_and(|it| it.priority.load(Relaxed) < task.priority.load(Relaxed));
     // One that is has not run yet, and is not to wait for that.
     if !is_less_important {
         task.log_fault(thread, fault);
@@ -429,8 +434,10 @@ pub(super) fn stop_for(
     if restarts {
         if task.has_others() {
             task.await_rest();
+        }
+        if is_less_important || task.has_others() {
             // As important as it is itself: for another one's sake it may be more.
-            let _ = thread::current().set_priority(task.priority.load(Relaxed));
+            let _ = thread::current().set_priority(own_priority);
         }
         task.generation.store(task.generation() + 1, Relaxed);
         task.begin()

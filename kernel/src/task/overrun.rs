@@ -47,8 +47,6 @@ impl Task {
         if let Some(account) = self.account() {
             account.begin(now, in_period, period);
             account.life.store(self.generation(), Relaxed);
-            // Of an earlier life nobody has anything.
-            account.loan.fetch_add(1, Relaxed);
         }
         if !self.is_watching.load(Relaxed) {
             // SAFETY: nobody waits for a period of a task that has yet to begin.
@@ -127,7 +125,7 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
     }
     match what {
         STOPS => task.stop_at_next(me, FaultKind::BudgetOverrun),
-        ENDS_CALL => task.end_call(scheduled, cpu, account, now),
+        ENDS_CALL => task.end_call(scheduled, cpu, now),
         _ => task.throttle(scheduled, cpu, account),
     }
     if is_first && what != STOPS {
@@ -182,8 +180,7 @@ impl Task {
     }
 
     /// Its thread, which has called, waits no longer: whoever serves it has used its budget.
-    fn end_call(&self, scheduled: &mut Scheduled, cpu: CpuRef, account: &Account, now: u64) {
-        account.loan.fetch_add(1, Relaxed);
+    fn end_call(&self, scheduled: &mut Scheduled, cpu: CpuRef, now: u64) {
         self.end_wait(scheduled, Error::BudgetSpent);
         budget::recharge_running(scheduled, cpu, now);
     }

@@ -24,16 +24,22 @@ impl Task {
         if self.pending.is_some() {
             return;
         }
-        // SAFETY: a trap frame lies before the block, and nobody else uses it now.
-        let trap = unsafe { &mut *thread.frame().cast_mut() };
-        let is_interrupted = thread == TcbRef::current() || switch::is_preempted(thread);
-        let rip = if is_interrupted && trap.cs & 3 != 0 {
+        let rip = if Self::is_in_ring_3(thread) {
+            // SAFETY: a trap frame lies before the block, and nobody else uses it now.
+            let trap = unsafe { &mut *thread.frame().cast_mut() };
             core::mem::replace(&mut trap.rip, Pending::PLACE)
         } else {
             // In a call, or in its end: then nobody looks at it.
             Frame::of(thread).rip.swap(Pending::PLACE, Relaxed)
         };
         self.have_in_store(kind, rip);
+    }
+
+    /// Whether this thread, which belongs to this CPU, was interrupted in ring 3. In an interrupt's handler, or in a section.
+    pub(super) fn is_in_ring_3(thread: TcbRef) -> bool {
+        // SAFETY: a trap frame lies before the block, and nobody changes it now.
+        let cs = unsafe { (*thread.frame()).cs };
+        (thread == TcbRef::current() || switch::is_preempted(thread)) && cs & 3 != 0
     }
 
     /// Its thread, which goes on at [`Pending::PLACE`] and would have at `rip`, is to have this fault, unless one is in store already.
@@ -78,10 +84,6 @@ impl Task {
             let Some(mutex) = mutex else {
                 return Some(None);
             };
-            // Whom it has called, and those behind, have nothing of its budget any more.
-            if let Some(account) = kernel.thread(thread).account {
-                account.loan.fetch_add(1, Relaxed);
-            }
             // SAFETY: only ports are kept, and one begins with what is waited for.
             let port = unsafe { &*core::ptr::from_ref(mutex).cast::<Port>() };
             // Else it has yet to be received.

@@ -13,7 +13,7 @@ use crate::soft_timer::{self, Expiry};
 use crate::timers;
 
 /// How soon it is looked again whether a task has come out of the kernel, which may have been about to wait.
-const AGAIN: Nanos = Nanos::from_micros(100);
+const AGAIN: Nanos = Nanos::from_millis(1);
 
 /// The timer, among the kernel's own, of a task's watchdog.
 const fn timer_of(number: usize) -> usize {
@@ -87,9 +87,14 @@ fn bite(number: usize, _: Expiry) {
         return;
     };
     let mut section = section::own_irq();
-    task.stop_at_next(task.port.thread(), FaultKind::Watchdog);
+    let thread = task.port.thread();
+    task.stop_at_next(thread, FaultKind::Watchdog);
+    task.unthrottle(&mut section);
     task.end_wait(&mut section, Error::TimedOut);
-    let again = tsc::now() + AGAIN.to_cycles().get();
-    timers::insert(&mut section, soft_timer::kernels(timer_of(number)), again);
+    // Else it stops as soon as it runs.
+    if !Task::is_in_ring_3(thread) {
+        let again = tsc::now() + AGAIN.to_cycles().get();
+        timers::insert(&mut section, soft_timer::kernels(timer_of(number)), again);
+    }
     section.release();
 }

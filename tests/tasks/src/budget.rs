@@ -16,6 +16,12 @@ pub(crate) const WORK: u64 = u64::MAX;
 /// Asks it to have another one do so.
 pub(crate) const HAVE_WORK_DONE: u64 = u64::MAX - 1;
 
+/// Asks it to ask another one to work when a call of its own has timed out.
+pub(crate) const PASS_ON: u64 = u64::MAX - 2;
+
+/// The other one is asked by that; for no time at all it ends.
+pub(crate) const WORK_LATER: u64 = u64::MAX - 3;
+
 /// Those by which the server knows who asks it.
 const BADGES: [u64; 2] = [2, 7];
 
@@ -49,6 +55,13 @@ pub(crate) fn run(what: u64) {
         6 => starve(what >> 8),
         7 => exit(asks(what >> 8, 1_000_000, [WORK, 3_000_000, 0, 0, 0, 0])),
         8 => exit(asks(what >> 8, 0, [4; 6])),
+        12 => exit(asks(what >> 8, 0, [HAVE_WORK_DONE, 3_000_000, 0, 0, 0, 0])),
+        13 => sleep_until(Instant::after(Nanos::from_millis(60))),
+        15 => {
+            let ends = [[PASS_ON, 0, 0, 0, 0, 0], [0; 6]].map(|it| SERVER.call(it).is_ok());
+            exit(u64::from(ends != [true; 2]));
+        }
+        14 => exit(asks(what >> 8, 0, [PASS_ON, 3_000_000, 0, 0, 0, 0])),
         9 => exit(takes_back(what >> 8)),
         4 => exit(hostile(what >> 8 & 0xff, what >> 16)),
         // Each life is over as soon as it begins, up to that millisecond.
@@ -240,7 +253,9 @@ fn starve(how: u64) {
 
 /// Supervises: counts the notifications that it receives, up to the first call; a fault stops its task, or has it begin anew if that
 /// is the one whose number it is told. It ends with the count and, above it, the kind of the last fault.
-pub(crate) fn watch(restarts: u64) {
+/// Before it answers a fault it works for as many microseconds as stand above the number.
+pub(crate) fn watch(what: u64) {
+    let (restarts, works) = (what & 0xff, Nanos::from_micros(what >> 8));
     let (mut nr, mut kind) = (0, 0);
     let mut received = receive(!0 >> 2, Instant::NEVER);
     loop {
@@ -250,6 +265,9 @@ pub(crate) fn watch(restarts: u64) {
             None => receive(!0 >> 2, Instant::NEVER),
             Some(call) if call.is_fault => {
                 kind = call.message[fault::KIND];
+                if works > Nanos::ZERO {
+                    work_until(Instant::after(works));
+                }
                 let mut answer = [0; 6];
                 answer[0] = match u64::from(call.badge) == restarts {
                     true => {

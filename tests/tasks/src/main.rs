@@ -15,7 +15,7 @@ mod spread;
 mod team;
 
 use takt_user::abi::fault;
-use takt_user::{Instant, Nanos, Peer, exit, receive, reply_and_receive, sleep_until};
+use takt_user::{Error, Instant, Nanos, Peer, exit, receive, reply_and_receive, sleep_until};
 
 takt_user::entry!(main);
 
@@ -130,7 +130,7 @@ fn fs_base() -> u64 {
 /// Adds up: replies with what each word is plus its place and the badge. It ends with a message of which the first word is 0,
 /// and by a fault if that is 1; with 4 it takes its time, with 5 it calls whoever calls,
 /// with 6 it is an [`echo`](mix::echo) from then on, with 7 it asks another server, with 8 it says how many it has received, with
-/// [`HAVE_WORK_DONE`](budget::HAVE_WORK_DONE) it has another server work, and with [`WORK`](budget::WORK) it works for as many nanoseconds as the second one says.
+/// [`HAVE_WORK_DONE`](budget::HAVE_WORK_DONE) it has another server work, with [`PASS_ON`](budget::PASS_ON) when that has given up a call, and with [`WORK`](budget::WORK) it works for as many nanoseconds as the second one says.
 fn server(mask: u64) {
     let Ok(mut received) = receive(mask as u32, Instant::NEVER) else {
         exit(1)
@@ -180,6 +180,27 @@ fn server(mask: u64) {
                 if peer.renew().and_then(|()| peer.call(message)).is_err() {
                     exit(5);
                 }
+            }
+            budget::PASS_ON => {
+                let peer = Peer::new(0);
+                let message = [budget::WORK_LATER, answer[1], 0, 0, 0, 0];
+                if peer.renew().and_then(|()| peer.call(message)).is_err() {
+                    exit(6);
+                }
+            }
+            budget::WORK_LATER if answer[1] == 0 => {
+                let _ = takt_user::reply(answer);
+                return;
+            }
+            budget::WORK_LATER => {
+                let peer = Peer::new(1);
+                let result = peer
+                    .renew()
+                    .and_then(|()| peer.call_until([0; 6], Instant::from_nanos(0)));
+                if result != Err(Error::TimedOut) {
+                    exit(7);
+                }
+                budget::work_until(Instant::after(Nanos::new(answer[1])));
             }
             budget::WORK => budget::work_until(Instant::after(Nanos::new(answer[1]))),
             _ => {

@@ -180,11 +180,9 @@ pub(crate) struct Tcb {
     /// The address space of the task that the thread belongs to, or null.
     #[cfg(feature = "tasks")]
     pub(crate) space: *const crate::arch::space::Space,
-    /// The account that it was charged to when it ran last, and the number of the loan that it had that by.
+    /// While it waits to be served: the account that it would be charged to, which it lends (see `budget`).
     #[cfg(feature = "tasks")]
     pub(crate) account: Option<&'static crate::task::account::Account>,
-    #[cfg(feature = "tasks")]
-    pub(crate) loan: u32,
 }
 
 /// Where [`Tcb::gs`] and [`Tcb::space`] are.
