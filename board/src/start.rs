@@ -190,6 +190,10 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
         _ => told.rsdp,
     };
     // The only CPU and its timer are known without them.
+    #[cfg_attr(
+        not(feature = "devices"),
+        expect(unused_mut, reason = "its parts are the devices'")
+    )]
     let mut tables = match HAS_DEVICES {
         true => acpi::read(rsdp),
         false => acpi::Tables::default(),

@@ -8,6 +8,7 @@ use takt_tracer::control::Tracer;
 use takt_tracer::control::setting::{Errno, Ids, Osnoise, Setting, Snapshot};
 use takt_tracer::named::Named;
 
+#[cfg(feature = "capture")]
 use crate::capture;
 use crate::cmdline::CommandLine;
 
@@ -188,11 +189,18 @@ fn clear() {
         trace::snapshot::clear();
     }
     trace::forget(|cpu| {
-        if !capture::is_active() {
+        if !is_captured() {
             // Gives them back to the writers, who would lose what is new if they may not overwrite.
             trace::discard(cpu);
         }
     });
+}
+
+fn is_captured() -> bool {
+    #[cfg(feature = "capture")]
+    return capture::is_active();
+    #[cfg(not(feature = "capture"))]
+    false
 }
 
 /// Where the words of a filter or trigger are put before it is set: the longest program and the longest text, and more

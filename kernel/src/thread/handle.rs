@@ -7,7 +7,9 @@ use core::num::NonZeroU32;
 
 use takt_scheduler::{Priority, ThreadId};
 
-use super::table::{Times, times_of, watch_quanta};
+#[cfg(feature = "round-robin")]
+use super::table::watch_quanta;
+use super::table::{Times, times_of};
 use super::tcb::{CREATED, EXITED, RELEASED, SUSPENDED, Tcb, TcbRef};
 use crate::arch::percpu::CpuRef;
 #[cfg(feature = "round-robin")]

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::Stage;
 use takt_guest::Elf;
-use takt_image::small::{PARTS, Size, recipe, size_of};
+use takt_image::small::{MORE, PARTS, Size, recipe, size_of};
 use takt_machine::run::once::Folder;
 
 /// What the smallest image may take.
@@ -33,7 +33,11 @@ pub(super) fn smallest_and_parts(stage: &Stage) -> Result<()> {
         anyhow::Ok(())
     };
     look("image", smallest)?;
-    for part in PARTS {
+    // A build each: in CI those that have the others in them.
+    let more = MORE
+        .into_iter()
+        .filter(|part| is_wide() || ["default", "tasks"].contains(part));
+    for part in PARTS.into_iter().chain(more) {
         let with = measure(&folder, Some(part))?;
         let more = Size {
             code: with.code.saturating_sub(smallest.code),
@@ -41,6 +45,7 @@ pub(super) fn smallest_and_parts(stage: &Stage) -> Result<()> {
         };
         look(part, more)?;
     }
+    look("function", of_functions()?)?;
     ensure!(
         wrong.is_empty(),
         "docs/CAPACITIES.md does not say what is measured:\n{}",
@@ -51,6 +56,30 @@ pub(super) fn smallest_and_parts(stage: &Stage) -> Result<()> {
         "{smallest:?} is more than {MOST:?}"
     );
     Ok(())
+}
+
+/// Whether each feature is to be measured by itself.
+fn is_wide() -> bool {
+    std::env::var_os("TAKT_ALL_PARTS").is_some()
+}
+
+/// What function tracing adds to the image that is measured, as the budget has both.
+fn of_functions() -> Result<Size> {
+    const BUDGET: &str = include_str!("../../../takt.budget.toml");
+    let figure = |image: &str, what: &str| -> Result<u64> {
+        let begin = format!("\"bench.image-{image}-{what}\" = ");
+        let value = BUDGET.lines().find_map(|line| line.strip_prefix(&begin));
+        Ok(value.with_context(|| format!("no {begin}"))?.parse()?)
+    };
+    let more = |parts: &[&str]| -> Result<u64> {
+        parts.iter().try_fold(0, |sum, part| {
+            Ok(sum + figure("function", part)? - figure("full", part)?)
+        })
+    };
+    Ok(Size {
+        code: more(&["text", "rodata"])?,
+        ram: more(&["text", "rodata", "data", "bss"])?,
+    })
 }
 
 /// Builds an image, sees that it runs to its end, and how large it is.

@@ -36,6 +36,18 @@ const STACKS: Capacities = Capacities {
     },
 };
 
+/// The same, and what draws letters while it boots.
+const CONSOLE: Capacities = Capacities {
+    name: "small-console",
+    profile: "small",
+    variables: &{
+        let mut sizes = SIZES;
+        sizes[7].1 = "16384";
+        sizes[SIZES.len() - 1].1 = "4";
+        sizes
+    },
+};
+
 const SIZES: [(&str, &str); 12] = [
     ("TAKT_MAX_CPUS", "1"),
     ("TAKT_MAX_THREADS", "4"),
@@ -68,15 +80,29 @@ pub const PARTS: [&str; 13] = [
     "base",
 ];
 
+/// What else an image may have: features of the board that are not in `base`, the last one all that are on by default.
+pub const MORE: [&str; 9] = [
+    "capture",
+    "latency-tracers",
+    "osnoise",
+    "rules",
+    "settings",
+    "stacktrace",
+    "tasks",
+    "console",
+    "default",
+];
+
 /// Two of them instead of one.
 const TWO_CPUS: &str = "max_cpus = 2";
 
-/// How the image is built, with a part of [`PARTS`] besides if one is given.
+/// How the image is built, with a part of [`PARTS`] or [`MORE`] besides if one is given.
 #[must_use]
 pub fn recipe(part: Option<&str>) -> Recipe {
     let capacities = match part {
         Some(TWO_CPUS) => SMP,
-        Some("workload" | "base") => STACKS,
+        Some("workload" | "base" | "osnoise" | "settings" | "tasks" | "default") => STACKS,
+        Some("console") => CONSOLE,
         _ => SMALL,
     };
     let feature = part.filter(|name| *name != TWO_CPUS);

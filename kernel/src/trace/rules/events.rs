@@ -4,6 +4,7 @@
 //! own program lets it. The host compiles them (`takt_tracer::filter`). An event that has triggers and is not switched on
 //! occurs all the same, and is not recorded.
 
+#[cfg(feature = "stacktrace")]
 use core::sync::atomic::Ordering::Relaxed;
 
 use takt_tracer::rules::{NewTrigger, Rule, RuleError, ThreadList};

@@ -135,6 +135,8 @@ impl Stack for Callers {
         for (cell, caller) in frames.iter_mut().zip(stack::frames()) {
             *cell = caller;
         }
+        #[cfg(not(feature = "stacktrace"))]
+        let _ = frames;
     }
 }
 
