@@ -1,10 +1,13 @@
-//! Feeds a watchdog for a while, then no more: it resets the machine, and the next boot says so.
+//! Feeds a watchdog for a while, then no more: it resets the machine, and the next boot says so. With `tick=lost` what feeds it
+//! would go on, but an interrupt of the timer is lost, by which everything goes on.
 //!
 //! The chip set's: `cargo xtask run watchdog --append capture=off --qemu '-global ICH9-LPC.noreboot=false -action reboot=reset'`;
 //! PCI's: `--append 'watchdog=i6300esb capture=off' --qemu '-device i6300esb -action reboot=reset'`. The log is that of the last
 //! boot: a capture of both would not be of one run.
 #![no_std]
 #![no_main]
+
+use core::arch::asm;
 
 use takt_board::cmdline::CommandLine;
 use takt_board::drivers::watchdog::{I6300esb, Tco, Watchdog};
@@ -16,7 +19,15 @@ takt_board::entry!(main);
 const TIMEOUT_MS: u32 = 6_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
-fn live_with(mut watchdog: impl Watchdog) -> Result<(), takt_kernel::Error> {
+/// The local APIC is switched off: its timer expires without an interrupt.
+///
+/// Source: Intel SDM vol. 3A, 11.4.7.2 (local APIC state after it has been software disabled).
+fn lose_ticks() {
+    // SAFETY: its spurious interrupt vector register; nobody else writes to that once the CPU runs.
+    unsafe { asm!("and dword ptr [__lapic_page + 0xf0], {}", const !(1 << 8), options(nostack)) };
+}
+
+fn live_with(mut watchdog: impl Watchdog, is_tick_lost: bool) -> Result<(), takt_kernel::Error> {
     if watchdog.has_bitten() {
         defmt::info!("the watchdog has reset the machine");
         return Ok(());
@@ -27,6 +38,13 @@ fn live_with(mut watchdog: impl Watchdog) -> Result<(), takt_kernel::Error> {
         sleep(Nanos::new(4 * SECOND_NS))?;
         watchdog.feed();
     }
+    if is_tick_lost {
+        lose_ticks();
+        sleep(Nanos::new(4 * SECOND_NS))?;
+        watchdog.feed();
+        defmt::error!("no tick was lost");
+        takt_board::end(ExitCode::Failed);
+    }
     defmt::info!("fed no more");
     sleep(Nanos::new(u64::from(ms) * 2_000_000))?;
     defmt::error!("the watchdog does not bite");
@@ -34,9 +52,11 @@ fn live_with(mut watchdog: impl Watchdog) -> Result<(), takt_kernel::Error> {
 }
 
 fn main(command_line: &'static str) {
-    let result = match CommandLine(command_line).get("watchdog") {
-        Some("i6300esb") => I6300esb::take().map(live_with),
-        _ => Tco::take().map(live_with),
+    let line = CommandLine(command_line);
+    let is_tick_lost = line.get("tick") == Some("lost");
+    let result = match line.get("watchdog") {
+        Some("i6300esb") => I6300esb::take().map(|it| live_with(it, is_tick_lost)),
+        _ => Tco::take().map(|it| live_with(it, is_tick_lost)),
     };
     match result {
         Some(Ok(())) => return,

@@ -56,11 +56,11 @@ pub(super) fn keep_two_registers(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// A machine that is no more fed begins anew, and knows why.
+/// A machine that is no more fed begins anew, and knows why; so does one that has lost a tick, by which it would be fed.
 pub(super) fn watchdogs_reset(stage: &Stage) -> Result<()> {
     let told = "the watchdog has reset the machine";
     for (word, device) in [
-        ("tco", "-global ICH9-LPC.noreboot=false"),
+        ("tco tick=lost", "-global ICH9-LPC.noreboot=false"),
         ("i6300esb", "-device i6300esb"),
     ] {
         let append = format!("watchdog={word}");
