@@ -17,18 +17,18 @@ pub(crate) mod raw_mutex;
 #[cfg(feature = "tasks")]
 pub(crate) mod served;
 
-#[cfg(feature = "mutex")]
+#[cfg(any(feature = "mutex", doc))]
 mod condvar;
 mod event_flags;
-#[cfg(feature = "mutex")]
+#[cfg(any(feature = "mutex", doc))]
 mod mutex;
 mod queue;
 mod semaphore;
 
-#[cfg(feature = "mutex")]
+#[cfg(any(feature = "mutex", doc))]
 pub use condvar::Condvar;
 pub use event_flags::{EventFlags, Mode};
-#[cfg(feature = "mutex")]
+#[cfg(any(feature = "mutex", doc))]
 pub use mutex::{Mutex, MutexGuard};
 pub use queue::Queue;
 pub use semaphore::Semaphore;
