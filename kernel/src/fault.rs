@@ -221,8 +221,11 @@ fn describe_panic(info: &PanicInfo<'_>) -> fmt::Result {
         .location()
         .map_or(core::ptr::null(), core::ptr::from_ref);
     panic_of_this_cpu().store(place.cast_mut().cast(), Relaxed);
-    writeln!(out, "\n*** panic: {}", info.message())?;
-    describe_place(out, info)
+    // The place first: what prints the message's values may never end.
+    writeln!(out)?;
+    describe_location(out, info)?;
+    writeln!(out, "*** panic: {}", info.message())?;
+    describe_thread(out)
 }
 
 /// A panic while one is being reported. Its own message comes last: what prints that may panic as well.
@@ -230,7 +233,8 @@ fn describe_another_panic(info: &PanicInfo<'_>) -> fmt::Result {
     let out = &mut Emergency;
     writeln!(out, "\n*** panic while reporting another")?;
     interrupted_panic(out)?;
-    describe_place(out, info)?;
+    describe_location(out, info)?;
+    describe_thread(out)?;
     writeln!(out, "it says: {}", info.message())
 }
 
@@ -243,10 +247,15 @@ fn interrupted_panic(out: &mut Emergency) -> fmt::Result {
     }
 }
 
-fn describe_place(out: &mut Emergency, info: &PanicInfo<'_>) -> fmt::Result {
-    if let Some(place) = info.location() {
-        writeln!(out, "at {place}")?;
+fn describe_location(out: &mut Emergency, info: &PanicInfo<'_>) -> fmt::Result {
+    match info.location() {
+        Some(place) => writeln!(out, "at {place}"),
+        None => Ok(()),
     }
+}
+
+/// Where it happened but for the place in the source.
+fn describe_thread(out: &mut Emergency) -> fmt::Result {
     where_it_happened(out)?;
     let (rip, rbp) = interrupts::frame_pointer();
     backtrace(out, rip, rbp, rbp)

@@ -69,7 +69,8 @@ impl<T> Mutex<T> {
     ///
     /// # Context
     /// Threads; interrupt handlers, which lock it as the thread that they have interrupted. Where that is about to leave for
-    /// good, other CPUs' threads that want the mutex before the handler has given it back get [`Error::OwnerDied`]: what a
+    /// good, other CPUs' threads that want the mutex before the handler has given it back get [`Error::OwnerDied`], and
+    /// [`Error::Deadlock`] where they own what that thread waits for: what a
     /// handler shares with other CPUs is not for a mutex.
     #[inline]
     pub fn try_lock(&self) -> Result<MutexGuard<'_, T>, Error> {

@@ -95,18 +95,19 @@ fn begin_counting(thread: TcbRef) {
     });
 }
 
-/// Calls `act` on the CPU that schedules a thread; none does if it never was one.
+/// Calls `act` on the CPU that schedules a thread; none does if it never was one, or has become another CPU's meanwhile.
 fn on_its_cpu<R>(thread: TcbRef, act: impl FnOnce(&mut Scheduled) -> R) -> Option<R> {
     let cpu = thread.cpu_if_any()?;
-    Some(other_cpu::call(
+    other_cpu::call(
         || cpu,
         || {
-            let mut section = section::own();
-            let result = act(&mut section);
+            // With the lock, as the block may be given to another CPU's thread.
+            let mut section = section::enter();
+            let result = (section.look_at(thread).cpu == cpu).then(|| act(&mut section));
             section.leave_quietly();
             result
         },
-    ))
+    )
 }
 
 /// What a thread has used up to now, if that is counted.

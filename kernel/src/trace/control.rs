@@ -1,23 +1,20 @@
 //! Control of tracing: whether at all, on which CPUs, and the counters.
 //!
 //! # Another CPU's ring
-//! A CPU claims room in its own ring without a locked instruction. So nobody else changes how far a ring is used but while
-//! nothing is recorded: [`close`], [`forget`], and what frees or empties a [`snapshot`](super::snapshot). They wait for writes
-//! that began before, but not for one whose thread or CPU is held up longer than that, and nothing keeps another thread from
-//! starting to record meanwhile. Should such a write go on in the very instruction in which the ring is changed, two own the
-//! same bytes of it: records of that CPU are lost, and as many as follow may count as
-//! [`commit_overrun`](Counters::commit_overrun). Nothing but that ring's own memory is ever written to.
+//! A CPU claims room in its own ring without a locked instruction. So nobody else changes how far a ring is used but [`close`], and
+//! that only while nothing is recorded and for a CPU that is to record no more.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use takt_tracer::ring::{self, CpuRing, Word};
 
 use crate::arch::jump_label::{self, Writable};
+use crate::arch::percpu::CpuRef;
 use crate::arch::proof;
-use crate::clock::{Instant, Nanos};
-use crate::compact::apart;
+use crate::clock::Instant;
 use crate::config::MAX_CPUS;
 use crate::error::Error;
+use crate::other_cpu;
 use crate::probe::places;
 use crate::probe::ring::{KernelRing, RingOf, control_word};
 
@@ -153,50 +150,39 @@ pub fn buffer_size() -> usize {
 /// over still is. Recording pauses meanwhile, also while `each` is told of each CPU.
 ///
 /// # Context
-/// Threads, one at a time; for other CPUs' rings see [above](self#another-cpus-ring).
+/// Threads, one at a time.
 pub fn forget(mut each: impl FnMut(usize)) {
     paused(|| {
         for cpu in crate::cpus::bits(crate::cpus::online()) {
-            let ring = RingOf::new(cpu);
-            ring::close(ring);
-            ring::snapshot::begin_anew(ring);
+            on_its_cpu(cpu, |ring| {
+                ring::close(ring);
+                ring::snapshot::begin_anew(ring);
+            });
             each(cpu);
         }
     });
 }
 
-/// Does something to the ring of every CPU that runs while nothing is recorded.
+/// Does something to the ring of every CPU that runs while nothing is recorded. In threads.
 #[inline(never)]
 pub(super) fn with_each_paused(act: fn(RingOf)) {
-    paused(|| each_ring(act));
+    paused(|| crate::cpus::bits(crate::cpus::online()).for_each(|cpu| on_its_cpu(cpu, act)));
+}
+
+/// The CPU itself does something to its ring.
+fn on_its_cpu(cpu: usize, act: fn(RingOf)) {
+    other_cpu::call(|| CpuRef::of(cpu), || act(RingOf::new(cpu)));
 }
 
 /// Nothing is recorded while `act` runs.
 fn paused(act: impl FnOnce()) {
-    let was_wanted = pause();
+    let was_wanted = is_wanted();
+    tracing_off();
     act();
     if was_wanted {
         tracing_on();
     }
 }
-
-/// Says whether anything was recorded before.
-#[inline(never)]
-fn pause() -> bool {
-    let was_wanted = is_wanted();
-    tracing_off();
-    if crate::cpus::nr_online() > 1 {
-        // Another CPU may be in a write that began before.
-        let end = apart(Instant::after)(PAUSE);
-        while Instant::now() < end {
-            core::hint::spin_loop();
-        }
-    }
-    was_wanted
-}
-
-/// A write takes less than this.
-const PAUSE: Nanos = Nanos::from_micros(10);
 
 /// Whether this CPU records.
 #[must_use]

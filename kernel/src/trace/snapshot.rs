@@ -73,7 +73,7 @@ fn keep() {
 /// Forgets the snapshot, and gives its half of each ring back. Recording pauses meanwhile.
 ///
 /// # Context
-/// Threads, one at a time; for other CPUs' rings see [`control`](super::control#another-cpus-ring).
+/// Threads, one at a time.
 pub fn free() {
     control::with_each_paused(snapshot::release);
 }
@@ -81,7 +81,7 @@ pub fn free() {
 /// Empties the snapshot. Recording pauses meanwhile.
 ///
 /// # Context
-/// Threads, one at a time; for other CPUs' rings see [`control`](super::control#another-cpus-ring).
+/// Threads, one at a time.
 pub fn clear() {
     control::with_each_paused(snapshot::forget);
 }

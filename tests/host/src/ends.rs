@@ -41,7 +41,8 @@ pub(super) fn panic_is_reported_whole(stage: &Stage) -> Result<()> {
     run(stage, "panic", &[])?
         .code(1)?
         .says("step: number=4")?
-        .says("\\xff\\u{1b}[2J\n*** panic: as it was asked for")?
+        .says("\\xff\\u{1b}[2J\nat board/examples/ends.rs:")?
+        .says("\n*** panic: as it was asked for")?
         .says("  ends::main (board/examples/ends.rs:")?
         .complains("the guest ended in a panic or an exception")?;
     has_trace(stage, "panic")

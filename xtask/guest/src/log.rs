@@ -189,7 +189,8 @@ impl std::fmt::Display for Line {
         if let Some(time) = &self.time {
             write!(f, "{time} ")?;
         }
-        let message = term::printable(self.message.as_bytes());
+        // No line of a message looks like one of the log's, whoever wrote it.
+        let message = term::printable(self.message.as_bytes()).replace('\n', "\n      ");
         write!(f, "{:<5} {message}", self.level.to_uppercase())?;
         match (&self.file, self.line) {
             (Some(file), Some(line)) => write!(f, "  ({file}:{line})"),

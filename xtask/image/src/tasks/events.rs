@@ -46,7 +46,7 @@ impl Events {
             let number = id.checked_sub(at).map(|it| it as usize / 2);
             match number.and_then(|it| texts.get_mut(it)) {
                 // The decoder knows some classes by their names, which are the kernel's.
-                Some(place) => *place = text.replacen("\nclass ", "\nclass task_", 1),
+                Some(place) => *place = text.replacen("\nclass ", &format!("\nclass {CLASS}"), 1),
                 None if text.starts_with(CLOCK) => {}
                 None => bail!(
                     "a task's events have layout `wide`: {}",
@@ -91,6 +91,11 @@ impl Event {
         section.extend(text.as_bytes());
         let table = EventTable::parse(&section).context("an event cannot be read")?;
         let def = table.get(ID).context("an event without a description")?;
+        ensure!(
+            def.class.starts_with(CLASS),
+            "an event's class is not a task's: {}",
+            def.class
+        );
         Ok(Self {
             def: def.clone(),
             text,
