@@ -5,6 +5,7 @@
 use takt_scheduler::{Cancelled, Policy, Resched};
 
 use crate::arch::percpu::{self, CpuRef};
+use crate::arch::proof;
 use crate::arch::tsc;
 #[cfg(feature = "tasks")]
 use crate::budget;
@@ -46,6 +47,7 @@ pub(crate) fn start_quantum(scheduled: &mut Scheduled, cpu: CpuRef) {
 #[cold]
 #[inline(never)]
 pub(crate) fn quantum_expired(scheduled: &mut Scheduled, cpu: CpuRef) {
+    proof::only_with!("counting at switches");
     let running = scheduled.running_on(cpu);
     running.quantum_left = 0;
     let policy = if running.round_robin != 0 {

@@ -15,7 +15,7 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use takt_scheduler::ThreadId;
-use takt_scheduler::pi::{Check, MAX_CHAIN, PiError};
+use takt_scheduler::pi::{Check, PiError};
 
 use super::mutex_state::{CONTENDED, FREE};
 use super::pi;
@@ -145,21 +145,22 @@ impl RawMutex {
     #[inline(never)]
     pub(super) fn check(&self, long: Long, is_older: impl Fn() -> bool) -> Result<(), Error> {
         let me = TcbRef::current().tid();
-        let nr_ended = pi::nr_ended();
+        let mut nr_ended = pi::nr_ended();
         let mut check = Check::new(me, self.owner());
         loop {
             let section = section::enter_thread();
             let woken = section.look_at(TcbRef::of(me)).woken;
             let mut is_done = true;
             if woken == Woken::Not {
-                let mut seen = check.advance(&pi::World::of(&section), CHECKED_AT_ONCE);
-                if seen == Err(PiError::Deadlock) && nr_ended != pi::nr_ended() {
-                    // Some thread of the chain may have gone on since, so that what was seen was not at one time.
-                    check = Check::new(me, self.owner());
-                    seen = check.advance(&pi::World::of(&section), MAX_CHAIN + 1);
-                }
-                is_done = match seen {
+                is_done = match check.advance(&pi::World::of(&section), CHECKED_AT_ONCE) {
                     Ok(depth) => depth.is_some(),
+                    // Some thread of the chain may have gone on since, so that what was seen was not at one time: it is looked
+                    // at anew, once for each wait that another has ended meanwhile at most.
+                    Err(PiError::Deadlock) if nr_ended != pi::nr_ended() => {
+                        nr_ended = pi::nr_ended();
+                        check = Check::new(me, self.owner());
+                        false
+                    }
                     Err(PiError::ChainTooLong) if long == Long::Accepted => true,
                     // Not at one time either: it may have gone round among others, of which one has found that.
                     Err(PiError::ChainTooLong) if nr_ended != pi::nr_ended() => true,

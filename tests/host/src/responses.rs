@@ -26,7 +26,7 @@ pub(super) fn are_below_their_bounds(stage: &Stage) -> Result<()> {
         ..Recipe::takt(0)
     };
     let image = recipe.build()?.path;
-    let costs = Costs::of(&prove_image(&image, false)?)?;
+    let costs = Costs::of(&prove_image(&image, false, &[])?)?;
     let (path, dir) = (image.display().to_string(), stage.dir("responses"));
     let words = ["run", "--image", &path, "-e", "none", "-o", &dir, "--force"];
     let done = stage.xtask(&words)?.code(0)?;

@@ -10,6 +10,7 @@ pub(crate) use operands::general;
 use iced_x86::{Instruction, Mnemonic as M, OpAccess, OpKind, Register};
 
 use crate::image::{Decoded, Image};
+use crate::live::{Live, is_rest_used};
 use crate::marks::Marks;
 use crate::state::{Frames, Interrupts, RSP, State};
 use crate::value::Value;
@@ -25,6 +26,7 @@ pub(crate) struct Cpu<'e> {
     pub(crate) image: &'e Image,
     pub(crate) frames: &'e Frames,
     pub(crate) marks: &'e Marks,
+    pub(crate) live: &'e Live,
 }
 
 impl Cpu<'_> {
@@ -32,10 +34,18 @@ impl Cpu<'_> {
     pub(crate) fn step(&self, state: &mut State, decoded: &Decoded) {
         let it = &decoded.it;
         for used in decoded.info.used_registers() {
-            // Who reads a part of an address may have made another of it.
-            if let Some((nr, ..8, _)) = general(used.register()) {
+            // Who reads a part of an address may have made another of it; who writes a part of a word whose rest is used has. One
+            // that ends in whether a condition holds is none.
+            if let Some((nr, size @ ..8, _)) = general(used.register()) {
                 let value = state.registers[nr];
-                state.escape(value, self.frames);
+                let is_replaced = used.access() == OpAccess::Write
+                    && (size == 4
+                        || is_set(it.mnemonic())
+                        || !is_rest_used(self.live.at(it.next_ip()), nr));
+                match is_replaced {
+                    true => state.registers[nr] = value.plain(),
+                    false => state.escape(value, self.frames),
+                }
             }
         }
         if let Some(nr) = pointer(it)

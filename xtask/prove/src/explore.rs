@@ -8,11 +8,12 @@ use std::hash::BuildHasher;
 use iced_x86::{FlowControl, Instruction, Mnemonic};
 
 use crate::calls::Calls;
+use crate::config::Setting;
 use crate::cpu::{Cpu, IF};
 use crate::flags::{Flags, Source};
 use crate::hash::BuildQuick;
 use crate::image::Image;
-use crate::live::{FLAGS, Live};
+use crate::live::{FLAGS, Live, is_used};
 use crate::looked::Rung;
 use crate::marks::Marks;
 use crate::state::{Frames, Interrupts, RSP, State};
@@ -29,15 +30,6 @@ pub(crate) const HANDLER: u64 = 1 << 32;
 pub(crate) const REPEATED: u64 = 1 << 48;
 /// The stack of which nothing is known.
 const ANY_STACK: u32 = 2;
-
-/// Which static branches are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keys {
-    /// None: as the image is in the file.
-    Off,
-    /// Any of them at any time, but for those of further CPUs.
-    Any,
-}
 
 /// Why nothing is said of what comes behind an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
@@ -91,7 +83,15 @@ pub(crate) struct Edge {
 
 /// States at the same place, which may be joined: not those of which it is known that rax is zero with those of which it is
 /// known that it is not. By that it is told who has come back with interrupts off.
-type Alike = (u64, Interrupts, u32, (u32, i64), Option<bool>);
+/// How often they have come to what is counted is not forgotten either.
+type Alike = (
+    u64,
+    Interrupts,
+    u32,
+    (u32, i64),
+    Option<bool>,
+    Vec<(usize, u32)>,
+);
 
 fn alike(state: &State) -> Alike {
     let rax = state.registers[0];
@@ -99,7 +99,15 @@ fn alike(state: &State) -> Alike {
         0 => Some(true),
         _ => rax.is_nonzero().then_some(false),
     };
-    (state.ip, state.interrupts, state.frame, state.sp(), is_zero)
+    let counts = state.counts.clone();
+    (
+        state.ip,
+        state.interrupts,
+        state.frame,
+        state.sp(),
+        is_zero,
+        counts,
+    )
 }
 
 /// What is looked at.
@@ -109,7 +117,8 @@ pub(crate) struct Machine<'e> {
     pub(crate) calls: &'e Calls,
     pub(crate) live: &'e Live,
     pub(crate) marks: &'e Marks,
-    pub(crate) keys: Keys,
+    /// What static keys are of which nothing is said: off or any.
+    pub(crate) keys: Setting,
 }
 
 /// All states, and what is still to be looked at.
@@ -119,7 +128,7 @@ pub(crate) struct Explorer<'e> {
     calls: &'e Calls,
     live: &'e Live,
     marks: &'e Marks,
-    keys: Keys,
+    keys: Setting,
     rung: Rung,
     pub(crate) frames: Frames,
     pub(crate) states: Vec<State>,
@@ -243,6 +252,7 @@ impl<'e> Explorer<'e> {
     /// Goes on with interrupts on. A thread that has gone on is left here: its functions are looked at by themselves.
     fn on(&mut self, mut state: State) {
         state.guards = None;
+        state.counts.clear();
         if self.frames.get(state.frame).root != 0 {
             self.state(state);
         }
@@ -261,7 +271,7 @@ impl<'e> Explorer<'e> {
             Interrupts::On => self.rung.alike_on,
             Interrupts::Off | Interrupts::Shadow => self.rung.alike,
         };
-        let (nr, joined) = self.alike.entry(key).or_default();
+        let (nr, joined) = self.alike.entry(key.clone()).or_default();
         if *nr >= most {
             *nr = nr.saturating_add(1);
             match joined {
@@ -314,7 +324,7 @@ impl<'e> Explorer<'e> {
     fn shorten(&self, state: &mut State) {
         let live = self.live.at(state.ip);
         for (nr, value) in state.registers.iter_mut().enumerate() {
-            if live >> nr & 1 == 0 && nr != RSP {
+            if !is_used(live, nr) && nr != RSP {
                 *value = Value::UNKNOWN;
             }
         }
@@ -357,6 +367,12 @@ impl<'e> Explorer<'e> {
                 self.visited.insert(ip);
             }
             if self.marks.is_unreached(ip) {
+                return;
+            }
+            if let Some((what, most)) = self.marks.limited(ip)
+                && state.interrupts != Interrupts::On
+                && !state.count(what, most)
+            {
                 return;
             }
             if let Some((is_kept, nr)) = self.marks.flags(ip) {
@@ -468,6 +484,7 @@ impl<'e> Explorer<'e> {
                 if state.interrupts == Interrupts::On {
                     state.interrupts = Interrupts::Off;
                     state.guards = Some(0);
+                    state.counts.clear();
                     let to = self.state(state.clone());
                     self.start(ip, to);
                     return Some(false);
@@ -489,6 +506,7 @@ impl<'e> Explorer<'e> {
                     image: self.image,
                     frames: &self.frames,
                     marks: self.marks,
+                    live: self.live,
                 };
                 let before = state.clone();
                 let value = cpu.pop(state).plain();

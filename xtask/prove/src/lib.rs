@@ -30,6 +30,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod calls;
+mod config;
 mod cost;
 mod cpu;
 mod explore;
@@ -47,6 +48,7 @@ mod state;
 mod tests;
 mod value;
 
+pub use config::Config;
 pub use explore::Refusal;
 pub use marks::Mark;
 pub use mutate::{Mutation, mutate};

@@ -8,30 +8,51 @@ use iced_x86::{FlowControl, Mnemonic, OpAccess, OpKind};
 use crate::calls::table;
 use crate::cpu::general;
 use crate::image::{Decoded, Image};
+use crate::marks::Marks;
 
-/// The bit of the flags, behind those of the registers.
-pub(crate) const FLAGS: u32 = 1 << 16;
-const ALL: u32 = 2 * FLAGS - 1;
+/// The bit of the flags, behind those of the registers' lowest bytes.
+pub(crate) const FLAGS: u64 = 1 << 16;
+/// From the bit of a register's lowest byte to that of its other bytes.
+const REST: u32 = 17;
+const ALL: u64 = (1 << (REST + 16)) - 1;
 /// rbx, rsp, rbp, r12 to r15: what a function of Rust's keeps.
-const KEPT: u32 = 0xf038;
+const KEPT: u64 = whole(0xf038);
 /// rax, rcx, rdx: in these it gives something back, if its callers use it.
-const RETURNED: u32 = 0x7;
+const RETURNED: u64 = whole(0x7);
 
-/// By address, a bit for each register.
+/// rax and rsp: all that a thread that goes on may have of the one that is left.
+const RESUMED: u64 = whole(0x11);
+
+/// All bytes of these registers.
+const fn whole(registers: u64) -> u64 {
+    registers | registers << REST
+}
+
+/// Whether a register is used, in part at least.
+pub(crate) const fn is_used(live: u64, nr: usize) -> bool {
+    live & whole(1 << nr) != 0
+}
+
+/// Whether any of a register's bytes is but the lowest one.
+pub(crate) const fn is_rest_used(live: u64, nr: usize) -> bool {
+    live >> REST >> nr & 1 != 0
+}
+
+/// By address, two bits for each register: its lowest byte, and the rest.
 #[derive(Debug)]
-pub(crate) struct Live(HashMap<u64, u32>);
+pub(crate) struct Live(HashMap<u64, u64>);
 
 impl Live {
     /// Of an image of which those static branches are taken that `is_taken` says by their keys.
-    pub(crate) fn new(image: &Image, is_taken: impl Fn(u16) -> bool) -> Self {
-        let flow = Flow::new(image, is_taken);
+    pub(crate) fn new(image: &Image, marks: &Marks, is_taken: impl Fn(u16) -> bool) -> Self {
+        let flow = Flow::new(image, marks, is_taken);
         // What a function uses by itself, then with what is used of what it gives back.
         let own = flow.live(None);
         Self(flow.live(Some(&own)))
     }
 
     /// What is used from there on.
-    pub(crate) fn at(&self, ip: u64) -> u32 {
+    pub(crate) fn at(&self, ip: u64) -> u64 {
         self.0.get(&ip).copied().unwrap_or(ALL)
     }
 }
@@ -39,14 +60,15 @@ impl Live {
 /// How one instruction comes to the next, and what each uses.
 struct Flow<'i> {
     image: &'i Image,
+    marks: &'i Marks,
     all: Vec<&'i Decoded>,
-    uses: Vec<(u32, u32)>,
+    uses: Vec<(u64, u64)>,
     tables: HashMap<u64, Vec<u64>>,
     branches: HashMap<u64, u64>,
 }
 
 impl<'i> Flow<'i> {
-    fn new(image: &'i Image, is_taken: impl Fn(u16) -> bool) -> Self {
+    fn new(image: &'i Image, marks: &'i Marks, is_taken: impl Fn(u16) -> bool) -> Self {
         let all: Vec<_> = image.all().collect();
         let indirect = all
             .iter()
@@ -57,6 +79,7 @@ impl<'i> Flow<'i> {
         });
         Self {
             image,
+            marks,
             uses: all.iter().map(|it| used(it)).collect(),
             tables: indirect
                 .filter_map(|it| Some((it.it.ip(), table(image, it.it.ip())?)))
@@ -67,10 +90,10 @@ impl<'i> Flow<'i> {
     }
 
     /// What is used from each instruction on. `own` is what functions use by themselves; without it that is found out.
-    fn live(&self, own: Option<&HashMap<u64, u32>>) -> HashMap<u64, u32> {
-        let mut live: HashMap<u64, u32> = HashMap::new();
+    fn live(&self, own: Option<&HashMap<u64, u64>>) -> HashMap<u64, u64> {
+        let mut live: HashMap<u64, u64> = HashMap::new();
         // By region: what is used behind calls of it.
-        let mut behind: HashMap<u64, u32> = HashMap::new();
+        let mut behind: HashMap<u64, u64> = HashMap::new();
         if own.is_some() {
             behind.extend(self.image.taken.iter().map(|it| (*it, RETURNED)));
         }
@@ -94,6 +117,7 @@ impl<'i> Flow<'i> {
                         KEPT | behind.get(&region).copied().unwrap_or(0) & RETURNED
                     }
                     FlowControl::Exception => 0,
+                    FlowControl::IndirectBranch if self.marks.resumes(it.ip()).is_some() => RESUMED,
                     FlowControl::IndirectBranch => match self.tables.get(&it.ip()) {
                         Some(targets) => targets.iter().map(|to| at(*to)).fold(0, |a, b| a | b),
                         None => ALL,
@@ -130,22 +154,24 @@ impl<'i> Flow<'i> {
     }
 }
 
-fn used_by(own: &HashMap<u64, u32>, function: u64) -> u32 {
+fn used_by(own: &HashMap<u64, u64>, function: u64) -> u64 {
     own.get(&function).copied().unwrap_or(ALL)
 }
 
 /// What an instruction reads, and what it writes whole.
-fn used(decoded: &Decoded) -> (u32, u32) {
+fn used(decoded: &Decoded) -> (u64, u64) {
     let it = &decoded.it;
     let (mut reads, mut writes) = (0, 0);
     for used in decoded.info.used_registers() {
-        let Some((nr, size, _)) = general(used.register()) else {
+        let Some((nr, size, is_high)) = general(used.register()) else {
             continue;
         };
         match used.access() {
-            OpAccess::Write if size >= 4 => writes |= 1 << nr,
+            OpAccess::Write if size >= 4 => writes |= whole(1 << nr),
+            OpAccess::Write if !is_high => writes |= 1 << nr,
+            OpAccess::Read if size == 1 && !is_high => reads |= 1 << nr,
             OpAccess::None | OpAccess::NoMemAccess => {}
-            _ => reads |= 1 << nr,
+            _ => reads |= whole(1 << nr),
         }
     }
     if it.rflags_read() != 0 {

@@ -1,4 +1,4 @@
-//! `takt-prove IMAGE [any]`: what is proved of an image, as JSON; `takt-prove IMAGE mutate NUMBER SEED`: whether bounds follow
+//! `takt-prove IMAGE [any] [WHAT=VALUE...]`: what is proved of an image, of whose system that is known, as JSON; `takt-prove IMAGE mutate NUMBER SEED`: whether bounds follow
 //! changes. `cargo xtask prove` is for reading.
 #![forbid(unsafe_code)]
 
@@ -7,18 +7,21 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use takt_prove::Config;
 
 fn main() -> Result<()> {
     let mut words = std::env::args_os().skip(1);
     let path: PathBuf = words.next().context("which image?")?.into();
-    let what = words.next();
+    let mut words = words.peekable();
     let mut out = std::io::stdout().lock();
-    if what.as_ref().is_some_and(|it| it == "mutate") {
+    if words.next_if(|it| it == "mutate").is_some() {
         let (nr, seed) = (number(words.next())?, number(words.next())?);
         serde_json::to_writer(&mut out, &takt_prove::mutate(&path, nr as usize, seed)?)?;
     } else {
-        let any_keys = what.is_some_and(|it| it == "any");
-        serde_json::to_writer(&mut out, &takt_prove::prove(&path, any_keys)?)?;
+        let any_keys = words.next_if(|it| it == "any").is_some();
+        let words = words.map(|it| it.into_string().ok().context("a word that is no text"));
+        let config = Config::new(any_keys, words.collect::<Result<Vec<_>>>()?)?;
+        serde_json::to_writer(&mut out, &takt_prove::prove(&path, &config)?)?;
     }
     writeln!(out)?;
     Ok(())

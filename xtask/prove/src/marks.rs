@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use iced_x86::FlowControl;
 use serde::Serialize;
 
+use crate::config::{Config, Setting};
 use crate::cpu::FIRST_PAGE;
 use crate::image::Image;
 
@@ -59,10 +60,12 @@ pub(crate) struct Marks {
     resumed: BTreeSet<u64>,
     /// Those of them that stand behind such a jump.
     behind: BTreeSet<u64>,
-    /// Where nobody comes while one CPU runs.
+    /// Where nobody comes while one CPU runs, or by what is known of the system.
     not_alone: BTreeSet<u64>,
     /// Places that count a loop's rounds, by the number of what they count.
     rounds: BTreeMap<u64, usize>,
+    /// The same where it is known how often a stretch comes there at most: a number, and that.
+    limited: BTreeMap<u64, (usize, u32)>,
     /// Where guards are counted that keep interrupts off.
     guards: BTreeMap<u64, Guard>,
     /// Where flags are kept, or are what was kept, and the register.
@@ -71,6 +74,8 @@ pub(crate) struct Marks {
     not_null: BTreeMap<u64, usize>,
     /// What is counted.
     counted: Vec<String>,
+    /// Texts of which something can be set, and whether they count.
+    settable: BTreeMap<String, bool>,
     /// Functions to which nobody comes but by what the code shows.
     shown: BTreeSet<u64>,
     /// Functions that repeat an instruction as often as they are told.
@@ -83,8 +88,8 @@ pub(crate) struct Marks {
     handlers: BTreeSet<u64>,
     /// Closed sets of what indirect branches lead to, by the branch.
     targets: BTreeMap<u64, Vec<u64>>,
-    /// Static keys that are off.
-    off: BTreeSet<u16>,
+    /// Static keys of which it is known what they are.
+    keys: BTreeMap<u16, Setting>,
 }
 
 impl Marks {
@@ -93,7 +98,7 @@ impl Marks {
     /// # Errors
     ///
     /// If one fits to nothing.
-    pub(crate) fn new(image: &Image) -> Result<Self> {
+    pub(crate) fn new(image: &Image, config: &Config) -> Result<Self> {
         let mut marks = Self {
             counted: vec!["bytes that memcpy, memmove or memset is called for".to_owned()],
             library: LIBRARY.iter().filter_map(|it| image.symbol(it)).collect(),
@@ -109,7 +114,7 @@ impl Marks {
             let told = String::from_utf8_lossy(&text[..end]);
             // The linker has left out what it speaks of where there is but an offset.
             if word(kind) == NONZERO || address >= FIRST_PAGE {
-                marks.add(image, word(kind), address, &told)?;
+                marks.add(image, config, word(kind), address, &told)?;
             }
             rest = text.get((end + 4) & !3..).unwrap_or_default();
         }
@@ -119,12 +124,21 @@ impl Marks {
                 .behind
                 .extend(behind.filter(|it| marks.resumed.contains(it)));
         }
-        let smp = image.symbol_of(SMP);
-        marks.off.extend(smp.map(|address| address as u16));
+        config.check(image, &marks.settable)?;
+        marks.keys = config.keys(image);
+        let smp = image.symbol_of(SMP).map(|address| address as u16);
+        marks.keys.extend(smp.map(|it| (it, Setting::Off)));
         Ok(marks)
     }
 
-    fn add(&mut self, image: &Image, kind: u32, at: u64, text: &str) -> Result<()> {
+    fn add(
+        &mut self,
+        image: &Image,
+        config: &Config,
+        kind: u32,
+        at: u64,
+        text: &str,
+    ) -> Result<()> {
         ensure!(
             kind == NONZERO || image.is_code(at),
             "a mark at {at:#x}, where there is no code"
@@ -149,9 +163,20 @@ impl Marks {
                     self.counted.push(text.to_owned());
                     self.counted.len() - 1
                 });
-                self.rounds.insert(at, nr);
+                self.settable.insert(text.to_owned(), true);
+                match config.most(text) {
+                    Some(0) => _ = self.not_alone.insert(at),
+                    Some(most) => _ = self.limited.insert(at, (nr, most)),
+                    None => _ = self.rounds.insert(at, nr),
+                }
             }
             6 => _ = self.not_alone.insert(at),
+            16 => {
+                self.settable.insert(text.to_owned(), false);
+                if config.is_without(text) {
+                    self.not_alone.insert(at);
+                }
+            }
             // Where the compiler has written out what is called there is no such call, and it is looked at.
             7 | 14 => {
                 let call = call_behind(image, at).filter(|it| it.1 == (kind == 7));
@@ -203,6 +228,11 @@ impl Marks {
         self.rounds.get(&ip).copied()
     }
 
+    /// What a place counts that a stretch comes to so often at most.
+    pub(crate) fn limited(&self, ip: u64) -> Option<(usize, u32)> {
+        self.limited.get(&ip).copied()
+    }
+
     /// Whether an instruction repeats itself there as often as a library's function is told. It is a short one.
     pub(crate) fn is_library(&self, ip: u64) -> bool {
         let before = self.library.range(..=ip).next_back();
@@ -249,9 +279,9 @@ impl Marks {
         self.handlers.contains(&ip)
     }
 
-    /// Whether a static key is never on.
-    pub(crate) fn is_off(&self, key: u16) -> bool {
-        self.off.contains(&key)
+    /// What a static key is, if that is known.
+    pub(crate) fn key(&self, key: u16) -> Option<Setting> {
+        self.keys.get(&key).copied()
     }
 }
 

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use iced_x86::FlowControl;
 use serde::Serialize;
 
+use crate::config::Config;
 use crate::image::Image;
 use crate::looked::{All, Found};
 use crate::marks::Marks;
@@ -35,8 +36,8 @@ pub struct Mutation {
 /// If the image cannot be analysed, or is not when it is changed.
 pub fn mutate(path: &Path, nr: usize, seed: u64) -> Result<Vec<Mutation>> {
     let image = Image::open(path)?;
-    let (proof, all) = prove_anew(&image, false, &All::default())?;
-    let marks = Marks::new(&image)?;
+    let (proof, all) = prove_anew(&image, &Config::default(), &All::default())?;
+    let marks = Marks::new(&image, &Config::default())?;
     let roots_of = |region: u64| all.found.values().filter(|it| comes_to(it, region)).count();
     let places: Vec<u64> = image
         .all()
@@ -69,7 +70,7 @@ fn change(image: &Image, marks: &Marks, before: &Proof, all: &All, at: u64) -> R
     // The others do not come there.
     let mut known = all.clone();
     known.found.retain(|_, it| !comes_to(it, region));
-    let (now, _) = prove_anew(&changed, false, &known)?;
+    let (now, _) = prove_anew(&changed, &Config::default(), &known)?;
     let mut mutation = Mutation {
         at,
         nr_longer: 0,

@@ -8,7 +8,8 @@ use iced_x86::Mnemonic;
 use serde::Serialize;
 
 use crate::calls::Calls;
-use crate::explore::{Keys, Machine, Refusal};
+use crate::config::{Config, Setting};
+use crate::explore::{Machine, Refusal};
 use crate::image::Image;
 use crate::live::Live;
 use crate::looked::{All, look_at_all};
@@ -78,24 +79,31 @@ pub struct Refused {
 /// # Errors
 ///
 /// If it cannot be read or decoded.
-pub fn prove(path: &Path, any_keys: bool) -> Result<Proof> {
-    prove_anew(&Image::open(path)?, any_keys, &All::default()).map(|it| it.0)
+pub fn prove(path: &Path, config: &Config) -> Result<Proof> {
+    prove_anew(&Image::open(path)?, config, &All::default()).map(|it| it.0)
 }
 
 #[cfg(test)]
 pub(crate) fn prove_image(image: &Image, any_keys: bool) -> Result<Proof> {
-    prove_anew(image, any_keys, &All::default()).map(|it| it.0)
+    let config = Config::new(any_keys, [])?;
+    prove_anew(image, &config, &All::default()).map(|it| it.0)
 }
 
 /// The same where something is known of some roots.
-pub(crate) fn prove_anew(image: &Image, any_keys: bool, before: &All) -> Result<(Proof, All)> {
-    let marks = Marks::new(image)?;
+pub(crate) fn prove_anew(image: &Image, config: &Config, before: &All) -> Result<(Proof, All)> {
+    let marks = Marks::new(image, config)?;
+    let keys = match config.any_keys {
+        true => Setting::Any,
+        false => Setting::Off,
+    };
     let machine = Machine {
         image,
         calls: &Calls::new(image),
-        live: &Live::new(image, |key| any_keys && !marks.is_off(key)),
+        live: &Live::new(image, &marks, |key| {
+            marks.key(key).unwrap_or(keys) != Setting::Off
+        }),
         marks: &marks,
-        keys: if any_keys { Keys::Any } else { Keys::Off },
+        keys,
     };
     let (found, all) = look_at_all(machine, before)?;
     // One mark may stand at several places, in functions that the compiler has made of one.
@@ -135,7 +143,7 @@ pub(crate) fn prove_anew(image: &Image, any_keys: bool, before: &All) -> Result<
     });
     let proof = Proof {
         schema: SCHEMA,
-        any_keys,
+        any_keys: config.any_keys,
         states: found.states,
         stretches: stretches.collect(),
         unreached: found.unreached.into_iter().collect(),

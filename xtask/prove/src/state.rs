@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::flags::{Flags, Source, Word};
+use crate::live::is_used;
 use crate::marks::Guard;
 use crate::value::Value;
 
@@ -157,6 +158,8 @@ pub(crate) struct State {
     pub(crate) guards: Option<u8>,
     /// Whether interrupts are on in the flags that are kept, if that is known.
     pub(crate) kept: Option<bool>,
+    /// How often the stretch has come to what is counted, by its number.
+    pub(crate) counts: Vec<(usize, u32)>,
     /// The first vector registers, by halves: what moves structures.
     pub(crate) vectors: [[Value; 2]; 2],
 }
@@ -178,6 +181,7 @@ impl State {
             rax_is: None,
             guards: None,
             kept: None,
+            counts: Vec::new(),
             vectors: [[Value::UNKNOWN; 2]; 2],
         }
     }
@@ -292,11 +296,11 @@ impl State {
 
     /// A compiled function is called, which keeps some registers: what it does depends on none of them, and when it comes back
     /// they are what they were, as far as they are used then.
-    pub(crate) fn keep(&mut self, depth: u32, live: u32) {
+    pub(crate) fn keep(&mut self, depth: u32, live: u64) {
         let stack = KEPT_STACKS + depth;
         for nr in KEPT {
             let value = std::mem::replace(&mut self.registers[nr], Value::UNKNOWN);
-            if live >> nr & 1 != 0 {
+            if is_used(live, nr) {
                 self.store(stack, 8 * nr as i64, 8, value);
             }
         }
@@ -341,6 +345,20 @@ impl State {
         self.slots.retain(|it| it.stack != stack);
         self.escaped.retain(|it| it.stack != stack);
         self.registers[RSP] = Value::on_stack(stack, 0);
+    }
+
+    /// Comes once more to what is counted; whether that can be, if it happens so often at most.
+    pub(crate) fn count(&mut self, what: usize, most: u32) -> bool {
+        match self.counts.binary_search_by_key(&what, |it| it.0) {
+            Ok(at) => {
+                self.counts[at].1 += 1;
+                self.counts[at].1 <= most
+            }
+            Err(at) => {
+                self.counts.insert(at, (what, 1));
+                most > 0
+            }
+        }
     }
 
     /// Notes what a place says of guards; whether that can be.

@@ -149,7 +149,9 @@ fn bounds(image: Option<&Path>) -> Result<BTreeMap<String, u64>> {
         None => Recipe::takt(0).build()?.path,
     };
     Ok(figures::of_proof(&takt_sweep::prove::prove_image(
-        &image, false,
+        &image,
+        false,
+        &[],
     )?))
 }
 

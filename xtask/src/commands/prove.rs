@@ -29,7 +29,7 @@ fn mutate(image: &Path, nr: u32, seed: u64) -> Result<ExitCode> {
 /// The worst response times of a manifest's threads.
 fn respond(manifest: &Path, image: &Path, json: Option<&Path>) -> Result<ExitCode> {
     let set = response::read(manifest)?;
-    let costs = Costs::of(&prove::prove_image(image, false)?)?;
+    let costs = Costs::of(&prove::prove_image(image, false, &[])?)?;
     let found = response::responses(&set, costs);
     if let Some(file) = json {
         let document = serde_json::json!({
@@ -61,7 +61,7 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
     if let Some(manifest) = &flags.manifest {
         return respond(manifest, &image, flags.json.as_deref());
     }
-    let mut proof = prove::prove_image(&image, flags.any_keys)?;
+    let mut proof = prove::prove_image(&image, flags.any_keys, &flags.config)?;
     if let Some(sweep) = &flags.sweep {
         proof
             .compare(sweep)

@@ -8,6 +8,7 @@
 //! | `apart!` | the next direct call comes on top | the call is looked at if it is none |
 //! | `bounded!` | how often a stretch comes here is n; what n counts | nothing: n is free; one that stands in no loop fails |
 //! | `not_alone!` | while one CPU runs nobody comes here | that more than one runs |
+//! | `only_with!` | nobody comes here in a system without what it names, if whoever proves says so | nothing: the code around it asks |
 //! | `guard_begins!`, `guard_ends!`, `guards_left!` | the running thread counts an `IrqGuard` more, one less; there are some | with interrupts on it counts none |
 //! | `flags_kept!`, `flags_again!` | the flags in this register are those in that one | they are the same |
 //! | `not_null!` | this register is not 0 | it is not |
@@ -95,6 +96,13 @@ macro_rules! not_alone {
             assert!($crate::cpus::is_smp!(), $why);
         }
     }};
+}
+
+/// Nobody comes here in a system without what the text names, which whoever proves can say of it.
+macro_rules! only_with {
+    ($what:literal) => {
+        $crate::arch::proof::here!("16", $what)
+    };
 }
 
 /// The next indirect call is of a function that is not the kernel's, which the text names: what it takes comes on top.
@@ -196,5 +204,5 @@ pub(crate) use apart;
 pub(crate) use shown;
 pub(crate) use {
     bounded, entry, flags_again, flags_kept, guard_begins, guard_ends, guards_left, handles, here,
-    not_alone, not_null, resumed, resumes, targets, told,
+    not_alone, not_null, only_with, resumed, resumes, targets, told,
 };

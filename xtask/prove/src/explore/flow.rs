@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use iced_x86::{ConditionCode, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-use super::{ANY_STACK, Explorer, HANDLER, Keys, MOST_CALLS, REPEATED, Refusal};
+use super::{ANY_STACK, Explorer, HANDLER, MOST_CALLS, REPEATED, Refusal};
 use crate::calls::table;
+use crate::config::Setting;
 use crate::cpu::Cpu;
 use crate::flags::Flags;
 use crate::image::Decoded;
@@ -49,18 +50,22 @@ impl Explorer<'_> {
                         None => after.push(Next::Endless(Refusal::Repeat)),
                     }
                 }
-                if let Some((to, key)) = decoded.branch
-                    && self.keys == Keys::Any
-                    && !self.marks.is_off(key)
-                {
-                    let mut there = state.clone();
-                    there.ip = to;
-                    after.push(Next::On(there));
+                if let Some((to, key)) = decoded.branch {
+                    let is = self.marks.key(key).unwrap_or(self.keys);
+                    if matches!(is, Setting::On | Setting::Any) {
+                        let mut there = state.clone();
+                        there.ip = to;
+                        after.push(Next::On(there));
+                    }
+                    if is == Setting::On {
+                        return Vec::new();
+                    }
                 }
                 Cpu {
                     image: self.image,
                     frames: &self.frames,
                     marks: self.marks,
+                    live: self.live,
                 }
                 .step(&mut state, decoded);
                 state.ip = next_ip;
@@ -83,6 +88,7 @@ impl Explorer<'_> {
                             image: self.image,
                             frames: &self.frames,
                             marks: self.marks,
+                            live: self.live,
                         }
                         .step(&mut state, decoded);
                     } else {
@@ -265,6 +271,7 @@ impl Explorer<'_> {
             image: self.image,
             frames: &self.frames,
             marks: self.marks,
+            live: self.live,
         };
         if it.op_kind(0) == OpKind::Memory && it.memory_index() != Register::None {
             return None;
@@ -323,6 +330,7 @@ impl Explorer<'_> {
                 image: self.image,
                 frames: &self.frames,
                 marks: self.marks,
+                live: self.live,
             }
             .push(&mut state, Value::constant(back));
             let (stack, offset) = state.sp();

@@ -1,8 +1,11 @@
 //! Code of which the sources say something.
 
 use super::asm::Asm;
+use crate::config::Config;
 use crate::explore::Refusal;
-use crate::prove::{Stretch, prove_image};
+use crate::looked::All;
+use crate::prove::{Stretch, prove_anew, prove_image};
+use crate::tests::machine::run;
 
 const EBX: u8 = 3;
 const ESI: u8 = 6;
@@ -20,6 +23,7 @@ const FLAGS_KEPT: u32 = 12;
 const FLAGS_AGAIN: u32 = 13;
 const APART: u32 = 14;
 const NOT_NULL: u32 = 15;
+const ONLY_WITH: u32 = 16;
 
 fn only(asm: &mut Asm) -> Stretch {
     let all = prove_image(&asm.image(), false).unwrap().stretches;
@@ -134,6 +138,69 @@ fn on_one_cpu_nobody_waits_for_another() {
     asm.mark(NOT_ALONE, "it is free").nops(1).jmp("on");
     asm.place("free").nops(2).sti().ret();
     assert_eq!(bound(&mut asm), (2 + 2 + 2, Vec::new()));
+}
+
+/// The only stretch in a system of which that is known; or why that is refused.
+fn known(asm: &mut Asm, words: &[&str]) -> Result<Stretch, String> {
+    let config = Config::new(false, words.iter().map(|it| (*it).to_owned()));
+    let proof = prove_anew(&asm.image(), &config.unwrap(), &All::default());
+    let (proof, _) = proof.map_err(|it| it.to_string())?;
+    assert_eq!(proof.stretches.len(), 1, "{:?}", proof.stretches);
+    Ok(proof.stretches.into_iter().next().unwrap())
+}
+
+#[test]
+fn a_formula_is_no_less_than_what_is_proved_of_each_number_of_rounds_and_that_is_exact() {
+    let mut asm = Asm::default();
+    asm.function("f")
+        .cli()
+        .test(EBX)
+        .jcc(JE, "past")
+        .place("on");
+    asm.mark(ROUNDS, "turns").nops(3).test(EDI).jcc(JE, "short");
+    asm.nops(7).place("short").dec(EBX).jcc(JNE, "on");
+    asm.nops(4).place("past").sti().nops(1).ret();
+    let (own, grows) = bound(&mut asm);
+    let [(_, each)] = &grows[..] else {
+        panic!("{grows:?}")
+    };
+    let (f, image) = (asm.address("f"), asm.image());
+    for n in 0..8 {
+        let exact = known(&mut asm, &[&format!("turns={n}")]).unwrap();
+        assert!(
+            exact.refused.is_none() && exact.grows.is_empty(),
+            "{exact:?}"
+        );
+        let exact = exact.bound.unwrap();
+        let met = run(&image, f, [0, 0, 0, n as u32, 0, 0, 0, 1]).unwrap();
+        assert_eq!(exact, met, "{n} rounds");
+        assert!(
+            own + each * n >= exact,
+            "{own} + {each} * {n} is below {exact}"
+        );
+    }
+    let off = known(&mut asm, &["turns=off"]).unwrap();
+    assert_eq!(off.bound, Some(2 + 2));
+}
+
+#[test]
+fn a_part_that_a_system_does_not_have_is_left_out() {
+    let mut asm = Asm::default();
+    asm.function("f").cli().test(ESI).jcc(JE, "end");
+    asm.mark(ONLY_WITH, "round robin").nops(9).place("end");
+    asm.sti().ret();
+    let all = known(&mut asm, &["round robin=any"]).unwrap().bound;
+    let less = known(&mut asm, &["round robin=off"]).unwrap().bound;
+    assert_eq!((all, less), (Some(2 + 9 + 2), Some(2 + 2)));
+    for (word, why) in [
+        ("round robins=off", "round robin"),
+        ("round robin=3", "does not count"),
+        ("round robin=on", "always so"),
+    ] {
+        let refused = known(&mut asm, &[word]).unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
+    assert!(Config::new(false, ["round robin".to_owned()]).is_err());
 }
 
 #[test]

@@ -156,6 +156,7 @@ mod tests {
         let proof = Proof {
             schema: crate::prove::SCHEMA,
             any_keys: false,
+            config: Vec::new(),
             states: 1,
             stretches,
             unreached: Vec::new(),

@@ -127,6 +127,8 @@ pub struct Proof {
     pub schema: &'static str,
     /// Whether any static key may be on.
     pub any_keys: bool,
+    /// What is known of the system besides its image.
+    pub config: Vec<String>,
     /// States that were looked at.
     pub states: usize,
     /// The stretches: those without a bound first, then the longest first.
@@ -244,6 +246,7 @@ impl Proof {
         Ok(Self {
             schema: SCHEMA,
             any_keys: found.any_keys,
+            config: Vec::new(),
             states: found.states,
             stretches,
             unreached: found.unreached.into_iter().map(place).collect(),
@@ -358,6 +361,7 @@ mod tests {
         Proof {
             schema: SCHEMA,
             any_keys: false,
+            config: Vec::new(),
             states: 1,
             stretches,
             unreached: Vec::new(),

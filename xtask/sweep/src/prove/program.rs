@@ -18,15 +18,23 @@ const PACKAGE: Package = Package {
     needs: "cargo xtask doctor says whether all is there",
 };
 
-/// Analyses an image; with `any_keys` static keys may be on.
+/// Analyses an image; with `any_keys` static keys may be on. `config` is what else is known of the system: `WHAT=VALUE`.
 ///
 /// # Errors
 ///
 /// If `takt-prove` does not build or cannot read the image.
-pub fn prove_image(image: &Path, any_keys: bool) -> Result<Proof> {
+pub fn prove_image(image: &Path, any_keys: bool, config: &[String]) -> Result<Proof> {
     let elf = Elf::open(image)?;
-    let words: &[&str] = if any_keys { &["any"] } else { &[] };
-    Proof::read(&run_on(image, words)?, &elf)
+    let any = any_keys.then_some("any");
+    let words: Vec<_> = any
+        .into_iter()
+        .chain(config.iter().map(|it| &**it))
+        .collect();
+    let proof = Proof::read(&run_on(image, &words)?, &elf)?;
+    Ok(Proof {
+        config: config.to_vec(),
+        ..proof
+    })
 }
 
 /// Runs `takt-prove` on an image; what it has written.

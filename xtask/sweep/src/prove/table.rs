@@ -44,10 +44,14 @@ fn write_into(out: &mut String, proof: &Proof, shown: Shown) -> fmt::Result {
     } else {
         "static keys off"
     };
-    writeln!(
+    write!(
         out,
-        "Stretches with interrupts off, in instructions: one CPU, {keys}\n"
+        "Stretches with interrupts off, in instructions: one CPU, {keys}"
     )?;
+    for it in &proof.config {
+        write!(out, ", {it}")?;
+    }
+    writeln!(out, "\n")?;
     match shown.witness {
         true => writeln!(
             out,

@@ -1,0 +1,107 @@
+//! [`Config`]: what is known of a system besides its image.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::image::Image;
+
+/// What is known of a system besides its image. By default all is allowed, but that static keys are off as in the file.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Any static key of which nothing is said may be on or off at any time.
+    pub any_keys: bool,
+    /// By name.
+    settings: BTreeMap<String, Setting>,
+}
+
+/// What is said of one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setting {
+    /// It is never so.
+    Off,
+    /// It is always so: a static key.
+    On,
+    /// It may be so at any time.
+    Any,
+    /// It happens so often in a stretch at most.
+    Most(u32),
+}
+
+impl Config {
+    /// With each of these, `WHAT=VALUE`: what a mark says that it counts or what a part of the kernel is for, or a static key by
+    /// its path in Rust.
+    ///
+    /// # Errors
+    ///
+    /// If it is no such text.
+    pub fn new(any_keys: bool, words: impl IntoIterator<Item = String>) -> Result<Self> {
+        let mut settings = BTreeMap::new();
+        for word in words {
+            let (what, value) = word
+                .rsplit_once('=')
+                .with_context(|| format!("{word}: WHAT=VALUE is meant"))?;
+            let setting = match value {
+                "off" => Setting::Off,
+                "on" => Setting::On,
+                "any" => Setting::Any,
+                nr => Setting::Most(nr.parse().with_context(|| {
+                    format!("{word}: off, on, any or a number is meant behind the sign")
+                })?),
+            };
+            settings.insert(what.to_owned(), setting);
+        }
+        Ok(Self { any_keys, settings })
+    }
+
+    /// How often at most what is counted by that text happens, if that is known.
+    pub(crate) fn most(&self, counts: &str) -> Option<u32> {
+        match self.settings.get(counts)? {
+            Setting::Most(nr) => Some(*nr),
+            Setting::Off => Some(0),
+            Setting::On | Setting::Any => None,
+        }
+    }
+
+    /// Whether nobody comes to what is only for that.
+    pub(crate) fn is_without(&self, part: &str) -> bool {
+        self.settings.get(part) == Some(&Setting::Off)
+    }
+
+    /// What static keys are of which something is said, by their numbers.
+    pub(crate) fn keys(&self, image: &Image) -> BTreeMap<u16, Setting> {
+        let known = self.settings.iter();
+        known
+            .filter_map(|(name, it)| Some((image.symbol_of(name)? as u16, *it)))
+            .collect()
+    }
+
+    /// That each setting speaks of something: `known` are the texts of marks, with whether they count.
+    pub(crate) fn check(&self, image: &Image, known: &BTreeMap<String, bool>) -> Result<()> {
+        for (name, setting) in &self.settings {
+            let Some(counts) = known.get(name) else {
+                ensure!(
+                    image.symbol_of(name).is_some(),
+                    "the image has nothing of the name {name:?}: there is no such key, and {}",
+                    known
+                        .keys()
+                        .map(|it| format!("{it:?}"))
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                );
+                if matches!(setting, Setting::Most(_)) {
+                    bail!("{name:?} is a static key: off, on or any");
+                }
+                continue;
+            };
+            match setting {
+                Setting::On => bail!("{name:?} cannot be always so: off, any or a number is meant"),
+                Setting::Most(_) if !counts => {
+                    bail!("{name:?} does not count: off or any is meant")
+                }
+                Setting::Most(_) | Setting::Off | Setting::Any => {}
+            }
+        }
+        Ok(())
+    }
+}
