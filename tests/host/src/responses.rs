@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use super::Stage;
 use takt_image::Recipe;
 use takt_sweep::prove::prove_image;
-use takt_sweep::response::{Costs, Set, Thread, responses};
+use takt_sweep::response::{CONFIG, Costs, Set, Thread, responses};
 
 /// The words of a line of the image `responses`: `set 0 priority 70 …`.
 fn numbers(line: &str) -> Option<BTreeMap<&str, u64>> {
@@ -26,7 +26,7 @@ pub(super) fn are_below_their_bounds(stage: &Stage) -> Result<()> {
         ..Recipe::takt(0)
     };
     let image = recipe.build()?.path;
-    let costs = Costs::of(&prove_image(&image, false, &[])?)?;
+    let costs = Costs::of(&prove_image(&image, false, &[CONFIG.to_owned()])?)?;
     let (path, dir) = (image.display().to_string(), stage.dir("responses"));
     let words = ["run", "--image", &path, "-e", "none", "-o", &dir, "--force"];
     let done = stage.xtask(&words)?.code(0)?;

@@ -12,7 +12,7 @@ use iced_x86::{Instruction, Mnemonic as M, OpAccess, OpKind, Register};
 use crate::image::{Decoded, Image};
 use crate::live::{Live, is_rest_used};
 use crate::marks::Marks;
-use crate::state::{Frames, Interrupts, RSP, State};
+use crate::state::{Frames, RSP, State};
 use crate::value::Value;
 
 /// No object lies below.
@@ -60,10 +60,9 @@ impl Cpu<'_> {
         }
         if it.mnemonic() == M::Cmpxchg && rax_is.is_some() && rax_is == state.rax_is {
             // Nobody else writes there meanwhile: one CPU, interrupts off.
-            state.flags.zero = (state.interrupts != Interrupts::On).then_some(true);
+            state.flags.zero = state.is_alone().then_some(true);
         }
-        state.rax_is =
-            rax_is.filter(|_| state.interrupts != Interrupts::On && it.mnemonic() != M::Cmpxchg);
+        state.rax_is = rax_is.filter(|_| state.is_alone() && it.mnemonic() != M::Cmpxchg);
         if state.registers[RSP].stack == 0 {
             state.begin_stack(it.ip() as u32);
         }
@@ -184,16 +183,11 @@ impl Cpu<'_> {
                 self.set_operand(state, it, 0, 8, value);
             }
             M::Pushfq => {
-                let bits = if state.interrupts == Interrupts::On {
-                    IF
-                } else {
-                    0
-                };
                 // Not known behind `sti`; no one asks there.
-                let known = if state.interrupts == Interrupts::Shadow {
-                    0
-                } else {
-                    IF
+                let (known, bits) = match state.irqs() {
+                    Some(true) => (IF, IF),
+                    Some(false) => (IF, 0),
+                    None => (0, 0),
                 };
                 self.push(state, Value::bits(known, bits));
             }

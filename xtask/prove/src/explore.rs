@@ -1,6 +1,7 @@
 //! [`Explorer`]: all states that the CPU can come to with interrupts off, and how it goes from one to the next.
 
 mod flow;
+mod preemption;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasher;
@@ -79,6 +80,8 @@ pub(crate) enum To {
 pub(crate) struct Edge {
     pub(crate) cost: u64,
     pub(crate) to: To,
+    /// Whether another thread goes on there.
+    pub(crate) switches: bool,
 }
 
 /// States at the same place, which may be joined: not those of which it is known that rax is zero with those of which it is
@@ -110,9 +113,20 @@ fn alike(state: &State) -> Alike {
     )
 }
 
+/// With what off the stretches are that are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Off {
+    /// Interrupts.
+    Irqs,
+    /// Preemption, by a guard: interrupts that come in are no part of it.
+    Preemption,
+}
+
 /// What is looked at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Machine<'e> {
+    pub(crate) off: Off,
     pub(crate) image: &'e Image,
     pub(crate) calls: &'e Calls,
     pub(crate) live: &'e Live,
@@ -129,6 +143,7 @@ pub(crate) struct Explorer<'e> {
     live: &'e Live,
     marks: &'e Marks,
     keys: Setting,
+    off: Off,
     rung: Rung,
     pub(crate) frames: Frames,
     pub(crate) states: Vec<State>,
@@ -160,6 +175,7 @@ impl<'e> Explorer<'e> {
             live,
             marks,
             keys,
+            off,
         } = machine;
         Self {
             image,
@@ -167,6 +183,7 @@ impl<'e> Explorer<'e> {
             live,
             marks,
             keys,
+            off,
             rung,
             frames: Frames::new(),
             states: Vec::new(),
@@ -203,7 +220,21 @@ impl<'e> Explorer<'e> {
     /// Nothing is known but the place.
     fn unknown(&mut self, ip: u64, interrupts: Interrupts, stack: u32) -> State {
         let frame = self.frames.root(self.image.region(ip));
-        State::unknown(ip, frame, interrupts, stack)
+        self.any_irqs(State::unknown(ip, frame, interrupts, stack))
+    }
+
+    /// Where preemption is what is off, interrupts may be.
+    fn any_irqs(&self, state: State) -> State {
+        let irqs = (self.off == Off::Preemption).then_some(None);
+        State { irqs, ..state }
+    }
+
+    /// Whether a stretch may begin behind an instruction.
+    pub(crate) fn begins(machine: Machine<'_>, it: &Instruction) -> bool {
+        match machine.off {
+            Off::Irqs => matches!(it.mnemonic(), Mnemonic::Cli | Mnemonic::Popfq),
+            Off::Preemption => machine.marks.preemption(it.ip()) == Some(true),
+        }
     }
 
     /// A stretch begins behind an instruction, or with it where an interrupt comes in.
@@ -230,7 +261,11 @@ impl<'e> Explorer<'e> {
             let state = self.states[nr as usize].clone();
             if state.interrupts != Interrupts::On {
                 let to = To::Refused(Refusal::States, state.ip);
-                self.edges[nr as usize] = vec![Edge { cost: 0, to }];
+                self.edges[nr as usize] = vec![Edge {
+                    cost: 0,
+                    to,
+                    switches: false,
+                }];
             }
             self.lose(Some(state.ip), &state);
         }
@@ -245,7 +280,7 @@ impl<'e> Explorer<'e> {
     /// As if a stretch began behind an instruction in any state.
     pub(crate) fn begin_anywhere(&mut self, place: u64, next_ip: u64) {
         let state = State::unknown(next_ip, 0, Interrupts::Off, ANY_STACK);
-        let state = self.state(state);
+        let state = self.state(self.any_irqs(state));
         self.start(place, state);
     }
 
@@ -335,7 +370,21 @@ impl<'e> Explorer<'e> {
     }
 
     fn edge(&mut self, from: u32, cost: u64, to: To) {
-        self.edges[from as usize].push(Edge { cost, to });
+        self.edges[from as usize].push(Edge {
+            cost,
+            to,
+            switches: false,
+        });
+    }
+
+    /// Goes on with another thread.
+    fn switch_to(&mut self, from: u32, cost: u64, state: State) {
+        let to = To::State(self.state(state));
+        self.edges[from as usize].push(Edge {
+            cost,
+            to,
+            switches: true,
+        });
     }
 
     /// Goes on with a state, from a place with interrupts off or on.
@@ -363,7 +412,9 @@ impl<'e> Explorer<'e> {
             let Some(decoded) = image.at(ip) else {
                 return self.refuse(from, cost, Refusal::NoCode, ip, &state, None);
             };
-            if matches!(decoded.it.mnemonic(), Mnemonic::Cli | Mnemonic::Popfq) {
+            if matches!(decoded.it.mnemonic(), Mnemonic::Cli | Mnemonic::Popfq)
+                || self.marks.preemption(ip).is_some()
+            {
                 self.visited.insert(ip);
             }
             if self.marks.is_unreached(ip) {
@@ -392,13 +443,18 @@ impl<'e> Explorer<'e> {
                 state.set_equal(nr, value);
             }
             if let Some(guard) = self.marks.guard(ip)
+                && self.off == Off::Irqs
                 && !state.note(guard)
             {
                 return;
             }
             let is_last = state.interrupts == Interrupts::Shadow;
             cost += u64::from(state.interrupts != Interrupts::On);
-            match self.flags(from, cost, &mut state, &decoded.it) {
+            let switched = match self.off {
+                Off::Irqs => self.flags(from, cost, &mut state, &decoded.it),
+                Off::Preemption => self.preemption(from, cost, &mut state, &decoded.it),
+            };
+            match switched {
                 Some(true) => continue,
                 Some(false) => return,
                 None => {}
@@ -431,7 +487,7 @@ impl<'e> Explorer<'e> {
                         Some(Next::Refused(refusal, next, on)) => {
                             return self.refuse(from, cost, refusal, ip, &next, on);
                         }
-                        Some(Next::Endless(_)) | None => return,
+                        Some(Next::Endless(_) | Next::Ends | Next::Other(_)) | None => return,
                     }
                 }
                 _ => {
@@ -446,6 +502,10 @@ impl<'e> Explorer<'e> {
                             Next::Refused(refusal, next, on) if !is_last => {
                                 self.refuse(from, cost, refusal, ip, &next, on)
                             }
+                            Next::Other(next) => self.switch_to(from, cost, next),
+                            Next::Ends
+                                if self.states[from as usize].interrupts == Interrupts::On => {}
+                            Next::Ends => self.edge(from, cost, To::End(ip)),
                             Next::Endless(refusal) => {
                                 self.edge(from, cost, To::Refused(refusal, ip));
                             }

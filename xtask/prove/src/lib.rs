@@ -49,7 +49,7 @@ mod tests;
 mod value;
 
 pub use config::Config;
-pub use explore::Refusal;
+pub use explore::{Off, Refusal};
 pub use marks::Mark;
 pub use mutate::{Mutation, mutate};
 pub use prove::{Growth, Proof, Refused, SCHEMA, Stretch, prove};

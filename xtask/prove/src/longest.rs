@@ -20,6 +20,9 @@ pub(crate) enum Bound {
     Refused(Refusal, u64),
 }
 
+/// Which of the longest ways to the end.
+type End = fn(&Ways) -> &Option<(Cost, u32)>;
+
 /// The longest ways from one state.
 #[derive(Clone, Debug, Default)]
 struct Ways {
@@ -27,6 +30,8 @@ struct Ways {
     on: Option<(Cost, u32)>,
     /// To the end, without coming to one.
     out: Option<(Cost, u32)>,
+    /// The same of those ways on which another thread goes on.
+    other: Option<(Cost, u32)>,
     /// Why nothing is known.
     refused: Option<(Refusal, u64)>,
 }
@@ -66,11 +71,20 @@ impl<'e, 'x> Longest<'e, 'x> {
 
     /// What is known from a state on, and the places that count which it may come to.
     pub(crate) fn of(&self, state: u32) -> (Bound, BTreeSet<u64>) {
+        self.of_ways(state, |it| &it.out)
+    }
+
+    /// The same of those ways on which another thread goes on.
+    pub(crate) fn to_other(&self, state: u32) -> Bound {
+        self.of_ways(state, |it| &it.other).0
+    }
+
+    fn of_ways(&self, state: u32, end: End) -> (Bound, BTreeSet<u64>) {
         let mut marks = self.marks(state as usize);
         // However often it goes round, it has to come out of it: where it cannot, nobody comes.
         if marks.iter().all(|it| {
             let of = &self.ways[*it];
-            of.out.is_none() && of.refused.is_none()
+            end(of).is_none() && of.refused.is_none()
         }) {
             marks.clear();
         }
@@ -78,17 +92,17 @@ impl<'e, 'x> Longest<'e, 'x> {
             .iter()
             .map(|it| self.explorer.states[*it].ip)
             .collect();
-        (self.bound(state as usize, &marks), places)
+        (self.bound(state as usize, &marks, end), places)
     }
 
-    fn bound(&self, state: usize, marks: &[usize]) -> Bound {
+    fn bound(&self, state: usize, marks: &[usize], end: End) -> Bound {
         let all = std::iter::once(&state).chain(marks);
         if let Some((why, at)) = all.filter_map(|it| self.ways[*it].refused).next() {
             return Bound::Refused(why, at);
         }
         let ways = &self.ways[state];
-        let straight = || match &ways.out {
-            Some((cost, _)) => Bound::Most(cost.clone(), self.way_out(state)),
+        let straight = || match end(ways) {
+            Some((cost, _)) => Bound::Most(cost.clone(), self.way_out(state, end)),
             None => Bound::Fatal,
         };
         let (on, way) = match &ways.on {
@@ -104,7 +118,7 @@ impl<'e, 'x> Longest<'e, 'x> {
             {
                 rounds.entry(by).or_default().raise(cost);
             }
-            let out = self.ways[*mark].out.as_ref().map(|it| it.0.clone());
+            let out = end(&self.ways[*mark]).as_ref().map(|it| it.0.clone());
             longer(&mut last, out, *mark as u32);
         }
         let Some((out, last)) = last else {
@@ -115,11 +129,11 @@ impl<'e, 'x> Longest<'e, 'x> {
             most = most.plus(&cost.times(by));
         }
         let mut way = way;
-        way.extend(self.way_out(last as usize));
-        if let Some((out, _)) = &ways.out
+        way.extend(self.way_out(last as usize, end));
+        if let Some((out, _)) = end(ways)
             && most.raise(out)
         {
-            way = self.way_out(state);
+            way = self.way_out(state, end);
         }
         Bound::Most(most, way)
     }
@@ -162,12 +176,16 @@ impl<'e, 'x> Longest<'e, 'x> {
     }
 
     /// The longest way to the end.
-    fn way_out(&self, from: usize) -> Vec<u64> {
+    fn way_out(&self, from: usize, end: End) -> Vec<u64> {
         let mut path = Vec::new();
-        let mut state = from;
-        while let Some((_, edge)) = self.ways[state].out {
+        let (mut state, mut end) = (from, end);
+        while let Some((_, edge)) = end(&self.ways[state]) {
             path.push(self.explorer.states[state].ip);
-            match self.explorer.edges[state][edge as usize].to {
+            let edge = &self.explorer.edges[state][*edge as usize];
+            if edge.switches {
+                end = |it| &it.out;
+            }
+            match edge.to {
                 To::State(to) => state = to as usize,
                 To::End(ip) => {
                     path.push(ip);
@@ -283,25 +301,33 @@ impl Search<'_, '_> {
         let mut found = Ways::default();
         for (nr, edge) in self.explorer.edges[state].iter().enumerate() {
             let own = Cost::of_edge(edge.cost);
-            let (on, out) = match edge.to {
+            let (on, out, other) = match edge.to {
                 To::Refused(refusal, ip) => {
                     found.refused = found.refused.or(Some((refusal, ip)));
                     continue;
                 }
                 To::Fatal(_) => continue,
-                To::End(_) => (None, Some(own)),
-                To::State(to) if number(self.explorer, to as usize).is_some() => (Some(own), None),
+                To::End(_) => (None, Some(own), None),
+                To::State(to) if number(self.explorer, to as usize).is_some() => {
+                    (Some(own), None, None)
+                }
                 To::State(to) => {
                     let Some(behind) = &self.ways[to as usize] else {
                         continue;
                     };
                     found.refused = found.refused.or(behind.refused);
                     let add = |it: &Option<(Cost, u32)>| it.as_ref().map(|it| it.0.plus(&own));
-                    (add(&behind.on), add(&behind.out))
+                    let other = if edge.switches {
+                        &behind.out
+                    } else {
+                        &behind.other
+                    };
+                    (add(&behind.on), add(&behind.out), add(other))
                 }
             };
             longer(&mut found.on, on, nr as u32);
             longer(&mut found.out, out, nr as u32);
+            longer(&mut found.other, other, nr as u32);
         }
         found
     }

@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, ensure};
-use iced_x86::Mnemonic;
 
 use crate::cost::Cost;
-use crate::explore::{Explorer, Machine, Refusal};
+use crate::explore::{Explorer, Machine, Off, Refusal};
 use crate::image::Image;
 use crate::longest::{Bound, Longest};
 use crate::state::Interrupts;
@@ -81,6 +80,8 @@ pub(crate) enum Root {
 pub(crate) struct Known {
     /// The most instructions, and the way: the first instructions of its blocks, then its last one.
     pub(crate) most: Option<(Cost, Vec<u64>)>,
+    /// The same of those ways on which another thread goes on.
+    pub(crate) other: Option<(Cost, Vec<u64>)>,
     /// Why there is no bound, and where.
     pub(crate) refused: Option<(Refusal, u64)>,
 }
@@ -112,15 +113,20 @@ pub(crate) struct Found {
 impl Known {
     fn add(&mut self, other: &Self) {
         self.refused = self.refused.or(other.refused);
-        match (&mut self.most, &other.most) {
-            (Some((most, way)), Some((others, other_way))) => {
-                if most.raise(others) {
-                    way.clone_from(other_way);
-                }
+        raise(&mut self.most, &other.most);
+        raise(&mut self.other, &other.other);
+    }
+}
+
+fn raise(most: &mut Option<(Cost, Vec<u64>)>, other: &Option<(Cost, Vec<u64>)>) {
+    match (most, other) {
+        (Some((most, way)), Some((others, other_way))) => {
+            if most.raise(others) {
+                way.clone_from(other_way);
             }
-            (most @ None, others) => most.clone_from(others),
-            (_, None) => {}
         }
+        (most @ None, others) => most.clone_from(others),
+        (_, None) => {}
     }
 }
 
@@ -160,10 +166,9 @@ const BOOT: &str = "boot_start32";
 pub(crate) fn look_at_all(machine: Machine<'_>, before: &All) -> Result<(Found, All)> {
     let (image, calls) = (machine.image, machine.calls);
     let is_ending = |it: u64| calls.is_fatal(image.region(it)) || is_boot(image, it);
-    let switches = |mnemonic| matches!(mnemonic, Mnemonic::Cli | Mnemonic::Popfq);
     let places: Vec<_> = image
         .all()
-        .filter(|it| switches(it.it.mnemonic()))
+        .filter(|it| Explorer::begins(machine, &it.it))
         .map(|it| it.it.ip())
         .filter(|it| !is_ending(*it))
         .collect();
@@ -188,7 +193,7 @@ pub(crate) fn look_at_all(machine: Machine<'_>, before: &All) -> Result<(Found, 
             .into_iter()
             .filter(|it| !is_inside(it))
             .map(Root::Function)
-            .chain(entries(image))
+            .chain(entries(image).filter(|_| machine.off == Off::Irqs))
             .collect();
         loop {
             look(machine, &followed, &roots, &mut found);
@@ -376,10 +381,15 @@ fn told(explorer: Explorer<'_>) -> Found {
                 Bound::Fatal => Known::default(),
                 Bound::Refused(why, at) => Known {
                     most: None,
+                    other: None,
                     refused: Some((why, at)),
                 },
                 Bound::Most(most, way) => Known {
                     most: Some((most, way)),
+                    other: match longest.to_other(*state) {
+                        Bound::Most(most, way) => Some((most, way)),
+                        Bound::Fatal | Bound::Refused(..) => None,
+                    },
                     refused: None,
                 },
             });

@@ -68,6 +68,8 @@ pub(crate) struct Marks {
     limited: BTreeMap<u64, (usize, u32)>,
     /// Where guards are counted that keep interrupts off.
     guards: BTreeMap<u64, Guard>,
+    /// Where preemption is disabled once more, or once less.
+    preemption: BTreeMap<u64, bool>,
     /// Where flags are kept, or are what was kept, and the register.
     flags: BTreeMap<u64, (bool, usize)>,
     /// Where a register is not 0.
@@ -198,6 +200,7 @@ impl Marks {
                     _ => _ = self.flags.insert(at, (kind == 12, register)),
                 }
             }
+            17 | 18 => _ = self.preemption.insert(at, kind == 17),
             8 => _ = self.shown.insert(image.region(at)),
             kind => bail!("a mark at {at:#x} of a kind that is not known: {kind}"),
         }
@@ -216,6 +219,11 @@ impl Marks {
     /// Whether flags are kept at a place, or are there again, and in which register.
     pub(crate) fn flags(&self, ip: u64) -> Option<(bool, usize)> {
         self.flags.get(&ip).copied()
+    }
+
+    /// Whether an instruction disables preemption once more, or once less.
+    pub(crate) fn preemption(&self, ip: u64) -> Option<bool> {
+        self.preemption.get(&ip).copied()
     }
 
     /// The register that is not 0 at a place.

@@ -82,7 +82,10 @@ fn change(image: &Image, marks: &Marks, before: &Proof, all: &All, at: u64) -> R
         // A formula's longest way may come there more often than is shown.
         let takes = bound + passes * (length as u64 - 1);
         mutation.nr_longer += usize::from(passes > 0);
-        let same = now.stretches.iter().find(|it| it.begin == stretch.begin);
+        let same = now
+            .stretches
+            .iter()
+            .find(|it| (it.begin, it.to_thread) == (stretch.begin, stretch.to_thread));
         match same.map(|it| (it.bound, it.refused)) {
             Some((Some(bound), _)) if bound < takes => {
                 mutation.below.push((stretch.begin, bound, takes));

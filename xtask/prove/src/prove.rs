@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use iced_x86::Mnemonic;
 use serde::Serialize;
 
 use crate::calls::Calls;
 use crate::config::{Config, Setting};
-use crate::explore::{Machine, Refusal};
+use crate::cost::Cost;
+use crate::explore::{Explorer, Machine, Off, Refusal};
 use crate::image::Image;
 use crate::live::Live;
 use crate::looked::{All, look_at_all};
 use crate::marks::{Mark, Marks};
 
 /// Version of the document.
-pub const SCHEMA: &str = "takt.prove/2";
+pub const SCHEMA: &str = "takt.prove/3";
 /// All that is found out of an image.
 #[derive(Debug, Serialize)]
 pub struct Proof {
@@ -45,11 +45,15 @@ pub struct Growth {
     pub handlers: u64,
 }
 
-/// A stretch with interrupts off.
+/// A stretch with interrupts or preemption off.
 #[derive(Debug, Serialize)]
 pub struct Stretch {
     /// The instruction behind which it begins, or with which, where an interrupt comes in.
     pub begin: u64,
+    /// What is off.
+    pub off: Off,
+    /// Whether it is only of an interrupt's ways to another thread, which goes on then.
+    pub to_thread: bool,
     /// Whether an interrupt comes in there.
     pub is_entry: bool,
     /// Instructions from there to the last one with interrupts off, at most. `None` if that is not proved, or if none of its
@@ -80,7 +84,21 @@ pub struct Refused {
 ///
 /// If it cannot be read or decoded.
 pub fn prove(path: &Path, config: &Config) -> Result<Proof> {
-    prove_anew(&Image::open(path)?, config, &All::default()).map(|it| it.0)
+    prove_all(&Image::open(path)?, config)
+}
+
+/// Both kinds of stretches.
+pub(crate) fn prove_all(image: &Image, config: &Config) -> Result<Proof> {
+    let (irqs, _) = prove_anew(image, config, &All::default())?;
+    let (preemption, _) = prove_of(image, config, Off::Preemption, &All::default())?;
+    let stretches = irqs.stretches.into_iter().chain(preemption.stretches);
+    let unreached = irqs.unreached.into_iter().chain(preemption.unreached);
+    Ok(Proof {
+        unreached: unreached.collect(),
+        states: irqs.states + preemption.states,
+        stretches: stretches.collect(),
+        ..irqs
+    })
 }
 
 #[cfg(test)]
@@ -91,12 +109,17 @@ pub(crate) fn prove_image(image: &Image, any_keys: bool) -> Result<Proof> {
 
 /// The same where something is known of some roots.
 pub(crate) fn prove_anew(image: &Image, config: &Config, before: &All) -> Result<(Proof, All)> {
+    prove_of(image, config, Off::Irqs, before)
+}
+
+fn prove_of(image: &Image, config: &Config, off: Off, before: &All) -> Result<(Proof, All)> {
     let marks = Marks::new(image, config)?;
     let keys = match config.any_keys {
         true => Setting::Any,
         false => Setting::Off,
     };
     let machine = Machine {
+        off,
         image,
         calls: &Calls::new(image),
         live: &Live::new(image, &marks, |key| {
@@ -113,21 +136,24 @@ pub(crate) fn prove_anew(image: &Image, config: &Config, before: &All) -> Result
     if let Some(nr) = counted(&found.met)
         .difference(&counted(&found.needed))
         .next()
+        && off == Off::Irqs
     {
         bail!(
             "a mark counts the rounds of no loop: {}",
             marks.counted(*nr)
         );
     }
-    let stretches = found.stretches.into_iter().map(|(begin, known)| {
-        let (most, path) = known.most.filter(|_| known.refused.is_none()).unzip();
+    let stretch = |begin, most: Option<(Cost, Vec<u64>)>, refused: Option<_>, to_thread| {
+        let (most, path) = most.filter(|_| refused.is_none()).unzip();
         let each = most.iter().flat_map(|it| it.each.iter().enumerate());
         let grows = each.filter(|(_, it)| **it != [0; 2]);
         Stretch {
             begin,
+            off,
+            to_thread,
             is_entry: image
                 .at(begin)
-                .is_some_and(|it| !matches!(it.it.mnemonic(), Mnemonic::Cli | Mnemonic::Popfq)),
+                .is_some_and(|it| !Explorer::begins(machine, &it.it)),
             grows: grows
                 .map(|(nr, [each, handlers])| Growth {
                     counts: marks.counted(nr).to_owned(),
@@ -137,9 +163,15 @@ pub(crate) fn prove_anew(image: &Image, config: &Config, before: &All) -> Result
                 .collect(),
             bound: most.as_ref().map(|it| it.own),
             handlers: most.map_or(0, |it| it.handlers),
-            refused: known.refused.map(|(why, at)| Refused { why, at }),
+            refused: refused.map(|(why, at)| Refused { why, at }),
             path: path.unwrap_or_default(),
         }
+    };
+    let stretches = found.stretches.into_iter().flat_map(|(begin, known)| {
+        let all = stretch(begin, known.most, known.refused, false);
+        let to_thread = known.other.filter(|_| all.is_entry && all.bound.is_some());
+        let to_thread = to_thread.map(|it| stretch(begin, Some(it), None, true));
+        std::iter::once(all).chain(to_thread)
     });
     let proof = Proof {
         schema: SCHEMA,

@@ -142,7 +142,10 @@ impl Frames {
 pub(crate) struct State {
     /// The instruction.
     pub(crate) ip: u64,
+    /// Where stretches with preemption off are looked at, these are on and off as preemption is.
     pub(crate) interrupts: Interrupts,
+    /// There: whether interrupts are on, if that is known.
+    pub(crate) irqs: Option<Option<bool>>,
     /// The call that it is in, of [`Frames`].
     pub(crate) frame: u32,
     pub(crate) registers: [Value; 16],
@@ -172,6 +175,7 @@ impl State {
         Self {
             ip,
             interrupts,
+            irqs: None,
             frame,
             registers,
             slots: Vec::new(),
@@ -189,6 +193,23 @@ impl State {
     /// The stack pointer.
     pub(crate) fn sp(&self) -> (u32, i64) {
         self.registers[RSP].as_stack().unwrap_or((ROOT_STACK, 0))
+    }
+
+    /// Whether interrupts are on, if that is known.
+    pub(crate) fn irqs(&self) -> Option<bool> {
+        self.irqs.unwrap_or(match self.interrupts {
+            Interrupts::On => Some(true),
+            Interrupts::Off => Some(false),
+            Interrupts::Shadow => None,
+        })
+    }
+
+    /// Whether nobody else executes anything: one CPU, interrupts off.
+    pub(crate) fn is_alone(&self) -> bool {
+        match self.irqs {
+            Some(on) => on == Some(false),
+            None => self.interrupts != Interrupts::On,
+        }
     }
 
     /// What a word on a stack is.
@@ -494,6 +515,9 @@ impl State {
         self.flags = self.flags.join(other.flags);
         if self.guards != other.guards {
             self.guards = None;
+        }
+        if self.irqs != other.irqs {
+            self.irqs = self.irqs.map(|_| None);
         }
         if self.kept != other.kept {
             self.kept = None;

@@ -29,7 +29,11 @@ fn mutate(image: &Path, nr: u32, seed: u64) -> Result<ExitCode> {
 /// The worst response times of a manifest's threads.
 fn respond(manifest: &Path, image: &Path, json: Option<&Path>) -> Result<ExitCode> {
     let set = response::read(manifest)?;
-    let costs = Costs::of(&prove::prove_image(image, false, &[])?)?;
+    let costs = Costs::of(&prove::prove_image(
+        image,
+        false,
+        &[response::CONFIG.to_owned()],
+    )?)?;
     let found = response::responses(&set, costs);
     if let Some(file) = json {
         let document = serde_json::json!({

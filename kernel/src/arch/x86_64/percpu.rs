@@ -15,6 +15,7 @@ use takt_scheduler::ThreadId;
 use x86_64::structures::gdt::GlobalDescriptorTable;
 use x86_64::structures::tss::TaskStateSegment;
 
+use super::proof;
 use crate::config::MAX_CPUS;
 
 mod block;
@@ -320,7 +321,7 @@ pub(crate) fn clear_need_resched() {
 pub(crate) fn preempt_inc(full: fn()) {
     // SAFETY: one `inc` of this CPU's own byte, so atomic towards interrupts; the label is inside this function.
     unsafe {
-        asm!("inc byte ptr gs:[{preempt}]", "test byte ptr gs:[{preempt}], {depth}", "jz {full}", preempt = const PREEMPT,
+        asm!(proof::told!("inc byte ptr gs:[{preempt}]", "17"), "test byte ptr gs:[{preempt}], {depth}", "jz {full}", preempt = const PREEMPT,
              depth = const DEPTH, full = label { full() }, options(nostack));
     }
 }
@@ -330,7 +331,7 @@ pub(crate) fn preempt_inc(full: fn()) {
 pub(crate) fn preempt_dec(slow: extern "C" fn()) {
     // SAFETY: one `dec` of this CPU's own byte, so atomic towards interrupts; the label is inside this function.
     unsafe {
-        asm!("dec byte ptr gs:[{}]", "jz {slow}", const PREEMPT, slow = label { slow() }, options(nostack));
+        asm!(proof::told!("dec byte ptr gs:[{}]", "18"), "jz {slow}", const PREEMPT, slow = label { slow() }, options(nostack));
     }
 }
 

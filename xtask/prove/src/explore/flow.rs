@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use iced_x86::{ConditionCode, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-use super::{ANY_STACK, Explorer, HANDLER, MOST_CALLS, REPEATED, Refusal};
+use super::{ANY_STACK, Explorer, HANDLER, MOST_CALLS, Off, REPEATED, Refusal};
 use crate::calls::table;
 use crate::config::Setting;
 use crate::cpu::Cpu;
@@ -21,6 +21,10 @@ const FEW: u64 = 8;
 pub(super) enum Next {
     /// In this state.
     On(State),
+    /// In this state, of another thread.
+    Other(State),
+    /// The stretch ends: whoever goes on enables preemption.
+    Ends,
     /// Not, because of this. What would come then begins there.
     Refused(Refusal, State, Option<u64>),
     /// There is no bound, because of this, to how long it takes until it does.
@@ -162,6 +166,9 @@ impl Explorer<'_> {
             FlowControl::IndirectBranch => {
                 let marks = self.marks;
                 if let Some(targets) = marks.resumes(ip) {
+                    if self.off == Off::Preemption {
+                        after.push(Next::Ends);
+                    }
                     self.switch(state, next_ip, targets, after);
                     return Vec::new();
                 }
@@ -201,7 +208,7 @@ impl Explorer<'_> {
         targets: &BTreeSet<u64>,
         after: &mut Vec<Next>,
     ) {
-        if state.interrupts != Interrupts::On {
+        if state.interrupts != Interrupts::On && self.off == Off::Irqs {
             for to in targets {
                 let is_behind = self.marks.is_behind_switch(*to);
                 let frame = if is_behind {
@@ -211,7 +218,7 @@ impl Explorer<'_> {
                 };
                 let mut there = State::unknown(*to, frame, state.interrupts, ANY_STACK);
                 there.registers[0] = state.registers[0].plain();
-                after.push(Next::On(there));
+                after.push(Next::Other(there));
             }
         }
         if let Some(first) = targets.get(&next_ip).and_then(|to| self.image.at(*to)) {
@@ -224,6 +231,7 @@ impl Explorer<'_> {
             state.store_anywhere();
             (state.flags, state.source) = Default::default();
             state.interrupts = Interrupts::On;
+            state.irqs = state.irqs.map(|_| None);
             state.ip = first.it.next_ip();
             after.push(Next::On(state));
         }

@@ -3,5 +3,6 @@
 mod asm;
 mod machine;
 mod marked;
+mod others;
 mod planted;
 mod random;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::file::Functions;
 use crate::document::{Document, Stretch};
-use crate::prove::Proof;
+use crate::prove::{Off, Proof};
 use takt_guest::place::Kind;
 
 /// The figures of a sweep: latencies and lengths by workload, the longest sections, and what the paths consist of.
@@ -65,7 +65,7 @@ pub fn above_limits(figures: &BTreeMap<String, u64>) -> Vec<String> {
 }
 
 /// Bounds, and what has none.
-const OF_PROOF: [&str; 3] = ["bound.", "unbounded.", "grows."];
+const OF_PROOF: [&str; 5] = ["bound.", "unbounded.", "grows.", "guarded.", "switch."];
 
 /// Whether a figure is one of [`of_proof`].
 #[must_use]
@@ -78,17 +78,22 @@ pub fn is_of_proof(name: &str) -> bool {
 /// it says nothing, since that changes with each line.
 #[must_use]
 pub fn of_proof(proof: &Proof) -> BTreeMap<String, u64> {
-    let [bound, unbounded, grows] = OF_PROOF;
+    let [bound, unbounded, grows, guarded, switch] = OF_PROOF;
     let mut figures = BTreeMap::new();
     for stretch in &proof.stretches {
         let function = stretch.function();
-        for it in &stretch.grows {
+        for it in stretch.grows.iter().filter(|_| !stretch.to_thread) {
             let counted = figures.entry(format!("{grows}{function}, {}", it.counts));
             let most = counted.or_insert(0);
             *most = it.each.max(*most);
         }
         if let Some(most) = stretch.bound {
-            let longest = figures.entry(format!("{bound}{function}")).or_insert(0);
+            let kind = match stretch.off {
+                Off::Irqs if stretch.to_thread => switch,
+                Off::Irqs => bound,
+                Off::Preemption => guarded,
+            };
+            let longest = figures.entry(format!("{kind}{function}")).or_insert(0);
             *longest = most.max(*longest);
         } else if stretch.refused.is_some() {
             *figures.entry(format!("{unbounded}{function}")).or_insert(0) += 1;
@@ -130,6 +135,8 @@ mod tests {
         Stretch {
             begin: 0x100,
             place: place.into(),
+            off: Off::Irqs,
+            to_thread: false,
             is_entry: false,
             bound,
             handlers: 0,

@@ -20,9 +20,9 @@ use takt_guest::place::Kind;
 use takt_guest::place::Names;
 
 /// Version of what `takt-prove` writes.
-const FOUND: &str = "takt.prove/2";
+const FOUND: &str = "takt.prove/3";
 /// Version of the document with names.
-pub const SCHEMA: &str = "takt.proof/2";
+pub const SCHEMA: &str = "takt.proof/3";
 
 /// What `takt-prove` writes.
 #[derive(Debug, Deserialize)]
@@ -55,6 +55,8 @@ pub struct Growth {
 #[derive(Debug, Deserialize)]
 struct FoundStretch {
     begin: u64,
+    off: Off,
+    to_thread: bool,
     is_entry: bool,
     bound: Option<u64>,
     handlers: u64,
@@ -67,6 +69,16 @@ struct FoundStretch {
 struct FoundRefused {
     why: Why,
     at: u64,
+}
+
+/// What is off in a stretch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Off {
+    /// Interrupts.
+    Irqs,
+    /// Preemption, by a guard.
+    Preemption,
 }
 
 /// Why there is no bound.
@@ -148,13 +160,17 @@ pub struct Mark {
     pub text: String,
 }
 
-/// A stretch with interrupts off.
+/// A stretch with interrupts or preemption off.
 #[derive(Debug, Serialize)]
 pub struct Stretch {
     /// The instruction that it begins behind, or with where an interrupt comes in.
     pub begin: u64,
     /// Function and line.
     pub place: String,
+    /// What is off.
+    pub off: Off,
+    /// Whether it is only of an interrupt's ways to another thread, which goes on then.
+    pub to_thread: bool,
     /// Whether an interrupt comes in there.
     pub is_entry: bool,
     /// Instructions, at most.
@@ -214,6 +230,8 @@ impl Proof {
             .map(|it| Stretch {
                 begin: it.begin,
                 place: place(it.begin),
+                off: it.off,
+                to_thread: it.to_thread,
                 is_entry: it.is_entry,
                 bound: it.bound,
                 handlers: it.handlers,
@@ -230,14 +248,16 @@ impl Proof {
             .collect();
         stretches.sort_by(|a, b| {
             let rank = |it: &Stretch| (it.refused.is_none(), std::cmp::Reverse(it.bound));
-            rank(a).cmp(&rank(b)).then_with(|| a.place.cmp(&b.place))
+            let of = |it: &Stretch| (it.to_thread, it.place.clone());
+            rank(a).cmp(&rank(b)).then_with(|| of(a).cmp(&of(b)))
         });
         // The stubs of devices' interrupts are all the same.
         stretches.dedup_by(|a, b| {
             a.is_entry
                 && b.is_entry
                 && a.place.split('+').next() == b.place.split('+').next()
-                && (a.bound, a.handlers, &a.grows) == (b.bound, b.handlers, &b.grows)
+                && (a.to_thread, a.bound, a.handlers, &a.grows)
+                    == (b.to_thread, b.bound, b.handlers, &b.grows)
         });
         let marks = found.marks.into_iter().map(|it| Mark {
             place: place(it.at),
@@ -272,15 +292,16 @@ impl Proof {
                 document.edited.join(", ")
             ));
         }
-        for section in document
-            .sections
-            .iter()
-            .filter(|it| it.kind == Kind::IrqsOff)
-        {
+        for section in &document.sections {
+            let off = match section.kind {
+                Kind::IrqsOff => Off::Irqs,
+                Kind::PreemptOff => Off::Preemption,
+                Kind::Interrupt | Kind::KernelLock => continue,
+            };
             let met = self
                 .stretches
                 .iter_mut()
-                .filter(|it| it.place == section.begin);
+                .filter(|it| it.place == section.begin && it.off == off && !it.to_thread);
             let length = u64::from(section.length);
             for stretch in met.filter(|it| it.witness.is_none_or(|before| before < length)) {
                 stretch.witness = Some(length);
@@ -301,8 +322,10 @@ impl Proof {
     /// Of several with the same line the longest bound counts: which of them was met is not known.
     #[must_use]
     pub fn refuted(&self) -> Vec<&Stretch> {
-        let bound = |place: &str| {
-            let same = self.stretches.iter().filter(|it| it.place == place);
+        let bound = |one: &Stretch| {
+            let is_same =
+                |it: &&Stretch| it.place == one.place && it.off == one.off && !it.to_thread;
+            let same = self.stretches.iter().filter(is_same);
             let bounds: Option<Vec<_>> = same
                 .map(|it| it.bound.filter(|_| it.handlers == 0 && it.grows.is_empty()))
                 .collect();
@@ -310,7 +333,7 @@ impl Proof {
         };
         let is_longer = |it: &&Stretch| {
             it.witness
-                .zip(bound(&it.place))
+                .zip(bound(it))
                 .is_some_and(|(met, bound)| met > bound)
         };
         self.stretches.iter().filter(is_longer).collect()
@@ -342,6 +365,8 @@ mod tests {
         Stretch {
             begin: 0x100,
             place: place.into(),
+            off: Off::Irqs,
+            to_thread: false,
             is_entry: false,
             bound,
             handlers: 0,

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::{Proof, Stretch};
+use super::{Off, Proof, Stretch};
 
 /// What is shown besides the bounds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,21 +52,65 @@ fn write_into(out: &mut String, proof: &Proof, shown: Shown) -> fmt::Result {
         write!(out, ", {it}")?;
     }
     writeln!(out, "\n")?;
+    head(out, shown)?;
+    for it in bounded.iter().filter(|it| is_of_irqs(it)) {
+        row(out, it, shown)?;
+    }
+    let others: [Part; 2] = [
+        (
+            "From an interrupt's first instruction to another thread, which goes on then",
+            |it| it.to_thread,
+        ),
+        (
+            "Stretches with preemption off by a guard; interrupts come on top",
+            |it| it.off == Off::Preemption,
+        ),
+    ];
+    for (title, is_of) in others {
+        let all: Vec<_> = bounded.iter().filter(|it| is_of(it)).collect();
+        if all.is_empty() {
+            continue;
+        }
+        writeln!(out, "\n{title}\n")?;
+        head(out, shown)?;
+        for it in all {
+            row(out, it, shown)?;
+        }
+    }
+    if !refused.is_empty() {
+        writeln!(out, "\nNo bound is proved of these, because of\n")?;
+    }
+    ends(out, proof, &refused, shown)?;
+    writeln!(
+        out,
+        "\n{} of {} stretches bounded, {} states",
+        bounded.iter().filter(|it| !it.to_thread).count(),
+        proof.stretches.iter().filter(|it| !it.to_thread).count(),
+        proof.states
+    )
+}
+
+/// A part of the table: its title, and which stretches.
+type Part = (&'static str, fn(&Stretch) -> bool);
+
+fn is_of_irqs(it: &Stretch) -> bool {
+    it.off == Off::Irqs && !it.to_thread
+}
+
+fn head(out: &mut String, shown: Shown) -> fmt::Result {
     match shown.witness {
         true => writeln!(
             out,
             "{:>6} {:>8} {:>6}  begins at",
             "bound", "witness", "ratio"
-        )?,
-        false => writeln!(out, "{:>6}  begins at", "bound")?,
+        ),
+        false => writeln!(out, "{:>6}  begins at", "bound"),
     }
-    for it in &bounded {
-        row(out, it, shown)?;
-    }
-    if !refused.is_empty() {
-        writeln!(out, "\nNo bound is proved of these, because of\n")?;
-    }
-    for it in &refused {
+}
+
+/// What has no bound, what nobody comes to, and what the sources say.
+fn ends(out: &mut String, proof: &Proof, refused: &[&Stretch], shown: Shown) -> fmt::Result {
+    for it in refused {
         if let Some(why) = &it.refused {
             writeln!(out, "  {}\n      {}: {}", it.place, why.why.name(), why.at)?;
         }
@@ -89,13 +133,7 @@ fn write_into(out: &mut String, proof: &Proof, shown: Shown) -> fmt::Result {
     for it in &proof.marks {
         writeln!(out, "  {}\n      {}", it.place, it.text)?;
     }
-    writeln!(
-        out,
-        "\n{} of {} stretches bounded, {} states",
-        bounded.len(),
-        proof.stretches.len(),
-        proof.states
-    )
+    Ok(())
 }
 
 fn row(out: &mut String, it: &Stretch, shown: Shown) -> fmt::Result {

@@ -16,7 +16,7 @@ use serde::Serialize;
 pub use manifest::read;
 pub use table::text;
 
-use crate::prove::Proof;
+use crate::prove::{Off, Proof, Stretch};
 
 /// Version of the document.
 pub const SCHEMA: &str = "takt.response/1";
@@ -110,10 +110,15 @@ impl Costs {
 /// What the timer's interrupt counts.
 const DUE: &str = "timers that are due";
 
+/// What is known of a system of which the response times hold: there is no round robin, there are no budgets, and run times are not
+/// counted.
+pub const CONFIG: &str = "counting at switches=off";
+
 /// Whether it is a section of a thread that takes so long whatever happens. The others are those that somebody asks for: while
-/// text is rewritten, a stack is recorded, a device is set up.
-fn is_plain(it: &crate::prove::Stretch) -> bool {
-    !it.is_entry && it.handlers == 0 && it.grows.is_empty()
+/// text is rewritten, a stack is recorded, a device is set up. With preemption off it is the kernel's own.
+fn is_plain(it: &Stretch) -> bool {
+    let is_kernels = it.off == Off::Irqs || it.place.contains("(kernel/");
+    is_kernels && !it.is_entry && it.handlers == 0 && it.grows.is_empty()
 }
 
 /// What is known of a thread.
