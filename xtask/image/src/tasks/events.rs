@@ -11,6 +11,8 @@ use super::pack::Program;
 
 /// The event that the tracer's own crate brings along.
 const CLOCK: &str = "event takt:clock\n";
+/// What the classes of tasks' events begin with in an image.
+const CLASS: &str = "task_";
 
 /// The events of a task.
 #[derive(Default)]
