@@ -18,6 +18,8 @@ use takt_sweep::What;
 use takt_sweep::budget::file::{FILE, Functions};
 use takt_sweep::budget::{Budget, compare, figures};
 use takt_sweep::document::Document;
+use takt_sweep::prove;
+use takt_sweep::response::CONFIG;
 
 /// Everything that has a budget.
 type Figures = (BTreeMap<String, u64>, BTreeMap<String, Functions>);
@@ -144,15 +146,18 @@ fn measure(flags: &BudgetFlags) -> Result<Figures> {
 
 /// The bounds of an image, or of Takt's own.
 fn bounds(image: Option<&Path>) -> Result<BTreeMap<String, u64>> {
+    let is_takts = image.is_none();
     let image = match image {
         Some(image) => image.into(),
         None => Recipe::takt(0).build()?.path,
     };
-    Ok(figures::of_proof(&takt_sweep::prove::prove_image(
-        &image,
-        false,
-        &[],
-    )?))
+    if is_takts {
+        let config = [CONFIG.to_owned()];
+        refuse(&prove::above_limits(&prove::prove_image(
+            &image, false, &config,
+        )?))?;
+    }
+    Ok(figures::of_proof(&prove::prove_image(&image, false, &[])?))
 }
 
 /// Of an application: what its image takes, and what a sweep of the stretches that it marks finds.

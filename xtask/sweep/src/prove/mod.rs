@@ -1,5 +1,6 @@
 //! What `takt-prove` has found out of an image: bounds by address, and here with names, beside what a sweep has met.
 
+mod limits;
 mod mutations;
 mod program;
 mod table;
@@ -9,6 +10,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
+pub use limits::above_limits;
 pub use mutations::Mutations;
 pub use program::{prove_image, run_on};
 pub use table::{Shown, refutation, text};
@@ -361,7 +363,7 @@ fn place_of(names: &Names, ip: u64) -> String {
 mod tests {
     use super::*;
 
-    fn stretch(place: &str, bound: Option<u64>, witness: Option<u64>) -> Stretch {
+    pub(super) fn stretch(place: &str, bound: Option<u64>, witness: Option<u64>) -> Stretch {
         Stretch {
             begin: 0x100,
             place: place.into(),
@@ -382,7 +384,7 @@ mod tests {
         }
     }
 
-    fn proof(stretches: Vec<Stretch>) -> Proof {
+    pub(super) fn proof(stretches: Vec<Stretch>) -> Proof {
         Proof {
             schema: SCHEMA,
             any_keys: false,
