@@ -13,7 +13,7 @@
 //! while one is charged messages do not go the short way. All of it is the CPU's own, with interrupts off.
 
 use crate::arch::percpu::CpuRef;
-use crate::arch::{jump_label, tsc};
+use crate::arch::{jump_label, proof, tsc};
 use crate::section::{self, Scheduled};
 use crate::task::account::Account;
 use crate::task::object::Task;
@@ -88,6 +88,7 @@ pub(crate) fn is_watched(scheduled: &mut Scheduled) -> bool {
 #[cold]
 #[inline(never)]
 pub(crate) fn waiters_changed(thread: TcbRef) {
+    proof::only_with!("counting at switches");
     let mut section = section::own();
     let cpu = CpuRef::this();
     if is_watched(&mut section) && section.look_at(thread).cpu == cpu {

@@ -7,7 +7,6 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use takt_scheduler::{Links, RunQueue, ThreadId};
 
-use crate::arch::proof;
 use crate::config::{MAX_THREADS, TIMER_IDS};
 use crate::parts::WATCHERS;
 
@@ -42,11 +41,7 @@ impl CpuSched {
     /// Whether something is to be done at each switch.
     #[inline(always)]
     pub(crate) fn is_watched(&self) -> bool {
-        let is_watched = WATCHERS && self.nr_watchers != 0;
-        if is_watched {
-            proof::only_with!("counting at switches");
-        }
-        is_watched
+        WATCHERS && self.nr_watchers != 0
     }
 
     /// There is one more reason for that, or one less.

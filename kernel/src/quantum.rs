@@ -5,8 +5,7 @@
 use takt_scheduler::{Cancelled, Policy, Resched};
 
 use crate::arch::percpu::{self, CpuRef};
-use crate::arch::proof;
-use crate::arch::tsc;
+use crate::arch::{proof, tsc};
 #[cfg(feature = "tasks")]
 use crate::budget;
 use crate::section::Scheduled;
@@ -18,6 +17,7 @@ use crate::timers::{self, SLICE};
 #[cold]
 #[inline(never)]
 pub(crate) fn quantum_needed(scheduled: &mut Scheduled, woken: TcbRef) {
+    proof::only_with!("counting at switches");
     let cpu = woken.cpu();
     #[cfg(feature = "tasks")]
     budget::replied(scheduled, cpu);
@@ -29,6 +29,7 @@ pub(crate) fn quantum_needed(scheduled: &mut Scheduled, woken: TcbRef) {
 
 #[cold]
 pub(crate) fn start_quantum(scheduled: &mut Scheduled, cpu: CpuRef) {
+    proof::only_with!("counting at switches");
     #[cfg(feature = "tasks")]
     budget::replied(scheduled, cpu);
     let running = scheduled.running_on(cpu);

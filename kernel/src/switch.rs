@@ -14,7 +14,7 @@
 use takt_scheduler::{Next, ThreadId};
 
 use crate::arch::percpu::{self, CpuRef};
-use crate::arch::{interrupts, switch, tsc};
+use crate::arch::{interrupts, proof, switch, tsc};
 use crate::error::{self, Error};
 use crate::probe;
 use crate::quantum;
@@ -111,6 +111,7 @@ fn record(scheduled: &mut Scheduled, prev: TcbRef, next: TcbRef) {
 #[cold]
 #[inline(never)]
 fn watched(scheduled: &mut Scheduled, cpu: CpuRef, prev: TcbRef, next: TcbRef) {
+    proof::only_with!("counting at switches");
     let now = tsc::now();
     let (left, taken) = scheduled.two_threads(prev, next);
     left.runtime = left.runtime.wrapping_add(now);
