@@ -7,7 +7,7 @@
 //! out and leaves the result of the last.
 //!
 //! [`LatencyBlock`], [`FunctionBlock`] and [`OsnoiseBlock`] are beside it in images with those tracers. [`setting`] is what can be set,
-//! [`Tracer`] what can be chosen. [`cmdline`] and [`line`] are how settings reach the target: as words of its command line, and
+//! [`Tracer`] what can be chosen. [`cmdline`] and [`mod@line`] are how settings reach the target: as words of its command line, and
 //! as lines.
 //!
 //! Context: plain loads and stores, any.
