@@ -176,7 +176,7 @@ fn read_table(table: &[u8], found: &mut Tables) {
     }
 }
 
-/// The allocation of segment 0, if it is mapped: it has 16 bytes behind 44 of the table.
+/// The allocation of segment 0, if it is where memory can be mapped: it has 16 bytes behind 44 of the table.
 fn read_mcfg(table: &[u8]) -> Option<Ecam> {
     let entries = table.get(44..)?.chunks_exact(16);
     entries.into_iter().find_map(|entry| {

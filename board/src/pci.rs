@@ -33,6 +33,10 @@ static BASES: Mutex<()> = Mutex::new(());
 /// Notes where configuration space lies.
 pub(crate) fn init(ecam: Option<Ecam>) {
     if let Some(ecam) = ecam {
+        // The loader's memory map need not name it.
+        if ecam.base < 3 << 30 {
+            machine::map_devices();
+        }
         ECAM.call_once(|| ecam);
     }
 }

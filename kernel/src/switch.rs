@@ -59,6 +59,9 @@ pub(crate) fn to<K: Kind>(
 ) -> Switch {
     if section.cpu(cpu).is_watched() || probe::is_switch_recorded(section.look_at(next)) {
         core::hint::cold_path();
+        if section.cpu(cpu).is_watched() {
+            proof::only_with!("counting at switches");
+        }
         return to_watched(section.into_switching(), prev, next);
     }
     tcb::set_current(next);

@@ -84,7 +84,7 @@ impl Wanted {
 /// In [`EventFlags::search`]: there is none.
 const NO_SEARCH: u32 = 0;
 
-/// As often a search begins anew because waiters were moved.
+/// As often a search begins anew because waiters were moved, or where it stands has left.
 const MAX_ANEW: u32 = 16;
 /// As many waiters are looked at, by whomever, and a search that was under way before is over: each beginning looks at each thread
 /// at most once.
@@ -235,15 +235,14 @@ impl EventFlags {
     #[inline(never)]
     fn look_anew<K: Kind>(&self, mut section: Section<K>, tid: ThreadId) -> Section<K, Scheduled> {
         let kernel: &mut Kernel = &mut section;
-        let was_moved = kernel.waiting(&self.waiters).0.was_moved();
         match self.nr_anew.load(Relaxed) {
             BY_NUMBER => return self.look_by_number(section, tid),
             // Number 0 cannot wait.
-            MAX_ANEW if was_moved => {
+            MAX_ANEW => {
                 self.nr_anew.store(BY_NUMBER, Relaxed);
                 self.search.store(1, Relaxed);
             }
-            nr_anew => self.begin_search(kernel, nr_anew + u32::from(was_moved)),
+            nr_anew => self.begin_search(kernel, nr_anew + 1),
         }
         section.narrow()
     }

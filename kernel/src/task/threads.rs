@@ -170,8 +170,10 @@ impl Task {
             }
             let (handle, base) = (section.look_at(thread).handle, section.look_at(thread).base);
             let own = section.look_at(TcbRef::current()).prio;
+            // A first one that has ended is as important as it lets its supervisor be.
+            let rests = other.is_further() || other.is_alive();
             section.leave();
-            if own.is_more_important_than(base) {
+            if rests && own.is_more_important_than(base) {
                 // It may have ended meanwhile.
                 let _ = Thread::of_handle(handle).set_priority(own.raw());
             }

@@ -2,7 +2,8 @@
 //!
 //! # Another CPU's ring
 //! A CPU claims room in its own ring without a locked instruction. So nobody else changes how far a ring is used but [`close`], and
-//! that only while nothing is recorded and for a CPU that is to record no more.
+//! that only while nothing is recorded and for a CPU that is to record no more. Should a write that began before go on in the very
+//! instruction in which the ring is changed, two own the same bytes of it, and records of that CPU are lost.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
@@ -150,7 +151,7 @@ pub fn buffer_size() -> usize {
 /// over still is. Recording pauses meanwhile, also while `each` is told of each CPU.
 ///
 /// # Context
-/// Threads, one at a time.
+/// Threads, one at a time. Waits for each other CPU to take an interrupt.
 pub fn forget(mut each: impl FnMut(usize)) {
     paused(|| {
         for cpu in crate::cpus::bits(crate::cpus::online()) {

@@ -73,7 +73,7 @@ fn keep() {
 /// Forgets the snapshot, and gives its half of each ring back. Recording pauses meanwhile.
 ///
 /// # Context
-/// Threads, one at a time.
+/// Threads, one at a time. Waits for each other CPU to take an interrupt.
 pub fn free() {
     control::with_each_paused(snapshot::release);
 }
@@ -81,7 +81,7 @@ pub fn free() {
 /// Empties the snapshot. Recording pauses meanwhile.
 ///
 /// # Context
-/// Threads, one at a time.
+/// Threads, one at a time. Waits for each other CPU to take an interrupt.
 pub fn clear() {
     control::with_each_paused(snapshot::forget);
 }

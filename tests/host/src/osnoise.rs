@@ -106,7 +106,7 @@ pub(super) fn panic_on_stop(stage: &Stage) -> Result<()> {
         .code(1)?
         .says(": tracing_mark_write: stop tracing hit on cpu 0\n")?
         .complains("echo: write error: No such device")?
-        .complains("the guest has ended. Its serial port:\nat timerlat/src/")?
+        .complains("the guest has ended. Its serial port:\nat kernel/src/trace/osnoise/")?
         .complains("\n*** panic: stop tracing hit on cpu 0\n")?
         .complains(
             " takt_timerlat::workload::plant::planted_irqs_off (timerlat/src/workload/plant.rs:",

@@ -76,7 +76,31 @@ impl<'e, 'x> Longest<'e, 'x> {
 
     /// The same of those ways on which another thread goes on.
     pub(crate) fn to_other(&self, state: u32) -> Bound {
-        self.of_ways(state, |it| &it.other).0
+        match self.counted_behind_switch(state) {
+            // What comes on top there is looked for up to the switch only.
+            Some(ip) => Bound::Refused(Refusal::Loop, ip),
+            None => self.of_ways(state, |it| &it.other).0,
+        }
+    }
+
+    /// A place that counts which the thread that goes on may come to.
+    fn counted_behind_switch(&self, state: u32) -> Option<u64> {
+        let mut seen = BTreeSet::from([(state, false)]);
+        let mut left = vec![(state, false)];
+        while let Some((from, is_behind)) = left.pop() {
+            if is_behind && number(self.explorer, from as usize).is_some() {
+                return Some(self.explorer.states[from as usize].ip);
+            }
+            for edge in &self.explorer.edges[from as usize] {
+                if let To::State(to) = edge.to {
+                    let next = (to, is_behind || edge.switches);
+                    if seen.insert(next) {
+                        left.push(next);
+                    }
+                }
+            }
+        }
+        None
     }
 
     fn of_ways(&self, state: u32, end: End) -> (Bound, BTreeSet<u64>) {

@@ -167,7 +167,6 @@ impl Marks {
                 });
                 self.settable.insert(text.to_owned(), true);
                 match config.most(text) {
-                    Some(0) => _ = self.not_alone.insert(at),
                     Some(most) => _ = self.limited.insert(at, (nr, most)),
                     None => _ = self.rounds.insert(at, nr),
                 }

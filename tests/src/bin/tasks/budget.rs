@@ -190,8 +190,11 @@ fn begins_anew(task: (usize, u64)) -> Result<u64, Failure> {
     let (told, fault) = told(supervisor)?;
     note!("told {told} times, last of fault {fault}");
     // Where the budget ends within a life, that is its last.
-    let kinds = [FaultKind::InvalidOpcode, FaultKind::BudgetOverrun];
-    check!(kinds.iter().any(|it| *it as u64 == fault), "fault {fault}");
+    let is_last = fault == FaultKind::BudgetOverrun as u64 && task == STRICT;
+    check!(
+        is_last || fault == FaultKind::InvalidOpcode as u64,
+        "fault {fault}"
+    );
     Ok(told)
 }
 

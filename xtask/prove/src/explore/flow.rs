@@ -301,6 +301,8 @@ impl Explorer<'_> {
         }
         state.vectors = [[Value::UNKNOWN; 2]; 2];
         state.rax_is = None;
+        // Whether they are on: with preemption off what is passed over may have them on again.
+        state.irqs = state.irqs.map(|_| None);
         state.store_anywhere();
         (state.flags, state.source) = Default::default();
     }

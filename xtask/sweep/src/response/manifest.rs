@@ -31,6 +31,7 @@ struct Task {
     priority: u8,
     #[serde(default)]
     cpu: u8,
+    budget_us: Option<u64>,
 }
 
 /// A further thread of a task.
@@ -39,6 +40,7 @@ struct Further {
     name: String,
     task: String,
     priority: u8,
+    budget_us: Option<u64>,
 }
 
 /// Reads a manifest.
@@ -63,7 +65,14 @@ fn parse(text: &str) -> Result<Set> {
             name: thread.name,
             priority: thread.priority,
             cpu,
+            budget_us: thread.budget_us,
         });
+    }
+    if let Some(task) = file.tasks.iter().find(|it| it.budget_us.is_some()) {
+        anyhow::bail!(
+            "`{}` has a budget: what that takes at each switch is not in the bounds",
+            task.name
+        );
     }
     ensure!(
         !file.timings.is_empty(),
