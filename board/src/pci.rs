@@ -34,7 +34,8 @@ static BASES: Mutex<()> = Mutex::new(());
 pub(crate) fn init(ecam: Option<Ecam>) {
     if let Some(ecam) = ecam {
         // The loader's memory map need not name it.
-        if ecam.base < 3 << 30 {
+        let len = (usize::from(ecam.last_bus) + 1) << 20;
+        if machine::find(ecam.base, len).is_none() {
             machine::map_devices();
         }
         ECAM.call_once(|| ecam);
