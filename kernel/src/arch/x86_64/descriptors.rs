@@ -161,7 +161,7 @@ pub(crate) fn cpu_stack<T>(
     if (irq.0..irq.1).contains(&address) {
         return Some(make(irq.0, irq.1, true));
     }
-    // Unknown to the compiler, as above.
+    // Unknown to the compiler, which would otherwise write the look out for each stack.
     core::hint::black_box(&stacks.exceptions[..])
         .iter()
         .find_map(|stack| {

@@ -335,7 +335,7 @@ global_asm!(
     "cmp cl, [rdi + {PRIO}]",
     "jne takt_call_slow",
     "movzx r9d, byte ptr [r10 + {PRIO}]",
-    "btr qword ptr [rdi + {INHERITS}], r9", // as above
+    "btr qword ptr [rdi + {INHERITS}], r9", // not there while it has yet to learn of another priority of the caller's
     "jnc takt_call_slow",
     "mov byte ptr [rdi + r9 + {COUNTS}], 0",
     "mov word ptr [r8 + {OWN_SOLE}], 0",
