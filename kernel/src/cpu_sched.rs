@@ -23,7 +23,7 @@ type Timers = takt_scheduler::FewTimers<TIMER_IDS>;
 #[repr(C, align(64))]
 pub(crate) struct CpuSched {
     /// For how many reasons something is to be done at each switch: one for each round-robin thread that belongs to the
-    /// CPU, and one while run times are counted.
+    /// CPU, one for each task with a budget that lives, and one while run times are counted.
     pub(crate) nr_watchers: u32,
     pub(crate) rq: RunQueue,
     /// What the hardware timer is set to, or `u64::MAX`.

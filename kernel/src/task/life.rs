@@ -421,7 +421,7 @@ pub(super) fn stop_for(
     };
     let told = supervisor.map(|it| (&it.port, tell(it)));
     task.port.release_callers();
-    // One that is has not run yet, and is not to wait for that.
+    // A supervisor that is more important has run by now; one that is less has not, and is not to wait for the log.
     if !is_less_important {
         task.log_fault(thread, fault);
     }

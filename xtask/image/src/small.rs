@@ -18,37 +18,24 @@ const SMALL: Capacities = Capacities {
 const SMP: Capacities = Capacities {
     name: "small-smp",
     profile: "small",
-    variables: &{
-        let mut sizes = SIZES;
-        sizes[0].1 = "2";
-        sizes
-    },
+    variables: &with(SIZES, CPUS, "2"),
 };
 
 /// The same with room for many stacks.
 const STACKS: Capacities = Capacities {
     name: "small-stacks",
     profile: "small",
-    variables: &{
-        let mut sizes = SIZES;
-        sizes[SIZES.len() - 1].1 = "4";
-        sizes
-    },
+    variables: &with(SIZES, STACK_TABLES, "4"),
 };
 
 /// The same, and what draws letters while it boots.
 const CONSOLE: Capacities = Capacities {
     name: "small-console",
     profile: "small",
-    variables: &{
-        let mut sizes = SIZES;
-        sizes[7].1 = "16384";
-        sizes[SIZES.len() - 1].1 = "4";
-        sizes
-    },
+    variables: &with(with(SIZES, IDLE_STACK, "16384"), STACK_TABLES, "4"),
 };
 
-const SIZES: [(&str, &str); 12] = [
+const SIZES: Sizes = [
     ("TAKT_MAX_CPUS", "1"),
     ("TAKT_MAX_THREADS", "4"),
     ("TAKT_MAX_TIMERS", "4"),
@@ -62,6 +49,20 @@ const SIZES: [(&str, &str); 12] = [
     ("TAKT_IMAGE_TABLES", "1"),
     ("TAKT_STACK_TABLES", "1"),
 ];
+
+/// Names of capacities, and what they are.
+type Sizes = [(&'static str, &'static str); 12];
+
+/// Places of some in [`SIZES`].
+const CPUS: usize = 0;
+const IDLE_STACK: usize = 7;
+const STACK_TABLES: usize = 11;
+
+/// The same with another value at one place.
+const fn with(mut sizes: Sizes, at: usize, value: &'static str) -> Sizes {
+    sizes[at].1 = value;
+    sizes
+}
 
 /// What the smallest image does without: features of the board, by their names, and a capacity.
 pub const PARTS: [&str; 13] = [

@@ -223,6 +223,16 @@ impl<'e> Explorer<'e> {
         self.any_irqs(State::unknown(ip, frame, interrupts, stack))
     }
 
+    /// What carries out instructions.
+    fn cpu(&self) -> Cpu<'_> {
+        Cpu {
+            image: self.image,
+            frames: &self.frames,
+            marks: self.marks,
+            live: self.live,
+        }
+    }
+
     /// Where preemption is what is off, interrupts may be.
     fn any_irqs(&self, state: State) -> State {
         let irqs = (self.off == Off::Preemption).then_some(None);
@@ -562,12 +572,7 @@ impl<'e> Explorer<'e> {
                 Some(true)
             }
             Mnemonic::Popfq => {
-                let cpu = Cpu {
-                    image: self.image,
-                    frames: &self.frames,
-                    marks: self.marks,
-                    live: self.live,
-                };
+                let cpu = self.cpu();
                 let before = state.clone();
                 let value = cpu.pop(state).plain();
                 (state.flags, state.source) = (Flags::default(), Source::None);

@@ -65,13 +65,7 @@ impl Explorer<'_> {
                         return Vec::new();
                     }
                 }
-                Cpu {
-                    image: self.image,
-                    frames: &self.frames,
-                    marks: self.marks,
-                    live: self.live,
-                }
-                .step(&mut state, decoded);
+                self.cpu().step(&mut state, decoded);
                 state.ip = next_ip;
                 after.push(Next::On(state));
             }
@@ -88,13 +82,7 @@ impl Explorer<'_> {
                     }
                     let mut state = state.clone();
                     if condition == ConditionCode::None {
-                        Cpu {
-                            image: self.image,
-                            frames: &self.frames,
-                            marks: self.marks,
-                            live: self.live,
-                        }
-                        .step(&mut state, decoded);
+                        self.cpu().step(&mut state, decoded);
                     } else {
                         let condition = if is_taken {
                             condition
@@ -275,12 +263,7 @@ impl Explorer<'_> {
         if let Some(targets) = self.marks.targets(it.ip()) {
             return Some(targets.to_vec());
         }
-        let cpu = Cpu {
-            image: self.image,
-            frames: &self.frames,
-            marks: self.marks,
-            live: self.live,
-        };
+        let cpu = self.cpu();
         if it.op_kind(0) == OpKind::Memory && it.memory_index() != Register::None {
             return None;
         }
@@ -336,13 +319,7 @@ impl Explorer<'_> {
                 continue;
             }
             let mut state = state.clone();
-            Cpu {
-                image: self.image,
-                frames: &self.frames,
-                marks: self.marks,
-                live: self.live,
-            }
-            .push(&mut state, Value::constant(back));
+            self.cpu().push(&mut state, Value::constant(back));
             let (stack, offset) = state.sp();
             state.frame = self.frames.enter(Frame {
                 parent: state.frame,

@@ -28,12 +28,7 @@ impl Explorer<'_> {
             Mnemonic::Cli => state.irqs = Some(Some(false)),
             Mnemonic::Sti => state.irqs = Some(Some(true)),
             Mnemonic::Popfq => {
-                let cpu = Cpu {
-                    image: self.image,
-                    frames: &self.frames,
-                    marks: self.marks,
-                    live: self.live,
-                };
+                let cpu = self.cpu();
                 let value = cpu.pop(state).plain();
                 state.irqs = Some((value.known & IF != 0).then_some(value.bits & IF != 0));
                 (state.flags, state.source) = (Flags::default(), Source::None);
