@@ -7,7 +7,6 @@ use iced_x86::{ConditionCode, FlowControl, Instruction, Mnemonic, OpKind, Regist
 use super::{ANY_STACK, Explorer, HANDLER, MOST_CALLS, Off, REPEATED, Refusal};
 use crate::calls::table;
 use crate::config::Setting;
-use crate::cpu::Cpu;
 use crate::flags::Flags;
 use crate::image::Decoded;
 use crate::state::{Frame, Interrupts, RSP, State};

@@ -4,7 +4,7 @@
 use iced_x86::{Instruction, Mnemonic};
 
 use super::{Explorer, Refusal, To};
-use crate::cpu::{Cpu, IF};
+use crate::cpu::IF;
 use crate::flags::{Flags, Source};
 use crate::state::{Interrupts, State};
 
