@@ -19,8 +19,8 @@ pub struct Compare {
 #[derive(Debug, Subcommand)]
 pub enum CompareCommand {
     /// Debian's PREEMPT_RT kernel with its timerlat tracer and cyclictest, in the same QEMU with the same settings, and
-    /// Takt beside it: both under icount, where a nanosecond is one guest instruction. Debian's packages are fetched
-    /// through apt the first time (some 75 MB), kept in target/linux-rt and not installed.
+    /// Takt beside it: both under icount, where a nanosecond is one guest instruction. Debian's packages, of
+    /// versions that are pinned, are fetched the first time (some 75 MB), kept in target/linux-rt and not installed.
     LinuxRt(LinuxRt),
 }
 
@@ -65,7 +65,7 @@ pub struct LinuxRt {
     #[arg(long, value_enum, default_value_t = CompareLoad::None, help_heading = "Measurement")]
     pub load: CompareLoad,
 
-    /// Boot the kernel in this Debian package instead of the current one.
+    /// Boot the kernel in this Debian package instead of the pinned one.
     #[arg(long, value_name = "FILE.deb", help_heading = "Systems")]
     pub kernel: Option<PathBuf>,
     /// Where Debian's packages are kept, and found if you have put them there [default: target/linux-rt].

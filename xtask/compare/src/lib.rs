@@ -2,7 +2,6 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`apt`] | asking apt for packages, without being root and without changing the system |
 //! | [`packages`] | the packages of Linux PREEMPT_RT: fetched, kept and checked |
 //! | [`kernel`] | the kernel's ELF file out of its package |
 //! | [`initramfs`] | what Linux runs: our `init.sh`, busybox, cyclictest |
@@ -22,9 +21,8 @@
 //! ring, samples that are missing, or another priority than FIFO 95 taint the comparison or end it.
 //!
 //! # Packages
-//! They come from the system's lists, from fresh lists in a folder of ours, or from Debian's archive, whose signature is
-//! checked: all from one of these, since they belong together. They are kept with the check sums of apt's metadata, which
-//! are checked each time.
+//! The pinned ones, by version and SHA-256, from Debian's archive or its past: whoever compares has the same Linux. Or those
+//! that the user has put into a folder.
 //!
 //! # Progress
 //! A guest is stuck if neither its ticks nor its output change while QEMU computes for a minute, or if QEMU does not
@@ -37,7 +35,6 @@
     reason = "`output` and `term` write what can fail: into a closed pipe, onto a full disk"
 )]
 
-pub mod apt;
 pub mod cyclictest;
 pub mod initramfs;
 pub mod kernel;

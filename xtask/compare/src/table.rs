@@ -278,7 +278,7 @@ mod tests {
                 version: "6.1.192-2".into(),
                 sha256: "0123456789abcdef".repeat(4),
                 file: "x.deb".into(),
-                from: "the system's apt sources".into(),
+                from: "Debian's archive".into(),
             }],
             latencies: Latencies::of(&linux, &linux_cyclictest),
             ..Linux::default()

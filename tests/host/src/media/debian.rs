@@ -1,6 +1,5 @@
 //! A Debian guest that writes a USB stick with `image --usb`, and then becomes Takt by kexec.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,6 @@ use anyhow::{Context, Result};
 use super::Stage;
 use crate::stage::program;
 use takt_base::paths;
-use takt_compare::apt::Apt;
 use takt_compare::initramfs::{Files, add_libraries, pack};
 use takt_compare::kernel::Kernel;
 use takt_compare::packages::{self, Packages};
@@ -18,9 +16,20 @@ use takt_image::media::strip;
 
 const INIT: &str = include_str!("init.sh");
 
-const KEXEC: &str = "kexec-tools";
-/// What the packages that it needs are called, those apart that everybody has.
-const LIBRARIES: &str = "libxen";
+/// kexec, and of the packages that it needs those that not everybody has.
+const KEXEC: &[&str] = &[
+    "1d386c0ef89711fa87b39e377e431532769b527d3b5749f3fe2e01c06be64cbc debian/pool/main/k/kexec-tools/kexec-tools_2.0.25-3+deb12u3_amd64.deb",
+    "ebc1eee0055e48f3087010d146ced41a86d541964f9cfd307602c9636468b223 debian/pool/main/x/xen/libxencall1_4.17.5+72-g01140da4e8-1_amd64.deb",
+    "f16055e3a12c38abd5a10530a0895d274e69d26fb73aa373efd5f5477785712b debian/pool/main/x/xen/libxendevicemodel1_4.17.5+72-g01140da4e8-1_amd64.deb",
+    "8a72c80afd46771baa611e1a31de8c5becb06779dead336ad345e625ebb80859 debian/pool/main/x/xen/libxenevtchn1_4.17.5+72-g01140da4e8-1_amd64.deb",
+    "403cdb05a64851e4eea4c87b1ab50845a8371ac5fc361bcf2daacbe63b79a6ae debian/pool/main/x/xen/libxenforeignmemory1_4.17.5+72-g01140da4e8-1_amd64.deb",
+    "31180a1f5076fc1c59f5035d9326d4c7cfc0ae1c5978485153b161d3b6a253bb debian/pool/main/x/xen/libxengnttab1_4.17.5+72-g01140da4e8-1_amd64.deb",
+    "60f0b99631a3b312b8c206f2caee5c59a0bfab738b90a88db4c322e7613e635f debian/pool/main/x/xen/libxenhypfs1_4.17.5+72-g01140da4e8-1_amd64.deb",
+    "a4fa17c1b2ebcba786fb836668544adb3f3fb3fe364855d2185d8ffa62c53f9a debian/pool/main/x/xen/libxenmisc4.17_4.17.5+72-g01140da4e8-1_amd64.deb",
+    "56d2c3577047398810ce6e318ecbcb88944f3cacdadcbf5a5ed1f1b74784111f debian/pool/main/x/xen/libxenstore4_4.17.5+72-g01140da4e8-1_amd64.deb",
+    "18326e8ce11a42c7e2646a6954cfd22b1ac1cc889c4508d4ed94c913e2658541 debian/pool/main/x/xen/libxentoolcore1_4.17.5+72-g01140da4e8-1_amd64.deb",
+    "063973644ce91c34dea31acc1d806c6cd26e7f7d6d152d06dd70fc817ad0a3e9 debian/pool/main/x/xen/libxentoollog1_4.17.5+72-g01140da4e8-1_amd64.deb",
+];
 
 /// The modules that bring a USB stick and what is on it, and where they and those that they need may be.
 const WANTED: [&str; 4] = ["xhci-pci", "usb-storage", "sd_mod", "isofs"];
@@ -47,10 +56,9 @@ impl Debian {
         let kept = paths::linux_rt();
         let packages = Packages::get(&kept, None, stage.may_install())?;
         let root = dir.join("root");
-        let mut others = kexec(&kept)?;
-        others.extend(packages.others.iter().map(|package| package.file.clone()));
-        for package in others {
-            packages::unpack(&package, &root)?;
+        let kexec = packages::fetch(KEXEC, &kept, stage.may_install())?;
+        for package in kexec.iter().chain(&packages.others) {
+            packages::unpack(&package.file, &root)?;
         }
         let unpacked = dir.join("kernel");
         let kernel = Kernel::unpack(&packages.kernel, &PLACES, &unpacked, stage.may_install())?;
@@ -90,30 +98,6 @@ impl Debian {
             .flat_map(|(name, value)| [name.into(), value])
             .collect()
     }
-}
-
-/// The packages of kexec, downloaded once.
-fn kexec(kept: &Path) -> Result<Vec<PathBuf>> {
-    let dir = kept.join(KEXEC);
-    if !dir.is_dir() {
-        let part = tempfile::tempdir_in(kept).context("cannot write where packages are kept")?;
-        let apt = Apt::system();
-        let mut wanted = vec![KEXEC.to_owned()];
-        let mut seen = BTreeSet::new();
-        while let Some(name) = wanted.pop() {
-            if seen.insert(name.clone()) {
-                let package = apt.show(&name)?;
-                apt.download(&package, part.path())?;
-                let depends = package.depends.into_iter();
-                wanted.extend(depends.filter(|name| name.starts_with(LIBRARIES)));
-            }
-        }
-        fs::rename(part.keep(), &dir)?;
-    }
-    let entries = fs::read_dir(&dir)?.flatten().map(|entry| entry.path());
-    Ok(entries
-        .filter(|path| path.extension().is_some_and(|is| is == "deb"))
-        .collect())
 }
 
 /// Adds the modules, and the list of them in an order in which they can be loaded.
