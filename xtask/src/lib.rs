@@ -20,17 +20,25 @@ pub mod commands;
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use takt_base::{EXIT_ERROR, EXIT_INTERRUPTED, term};
+use takt_cli::Cli;
 use takt_machine::run::signals::Interrupted;
 
 /// Parses the command line, does what it says and gives the exit code.
 #[must_use]
 pub fn main() -> ExitCode {
+    main_of(commands::dispatch)
+}
+
+/// The same of a program that carries out some command only.
+#[must_use]
+pub fn main_of(carry_out: impl FnOnce(Cli) -> Result<ExitCode>) -> ExitCode {
     let cli = match takt_cli::parse() {
         Ok(cli) => cli,
         Err(code) => return code,
     };
-    match commands::dispatch(cli) {
+    match carry_out(cli) {
         Ok(code) => code,
         Err(error) => {
             term::print_error(&error);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::stage::program;
+use super::stage::{self, program};
 use super::{Done, Stage};
 use takt_base::paths;
 
@@ -331,10 +331,9 @@ pub(super) fn mount(stage: &Stage) -> Result<()> {
 pub(super) fn with_mount(dir: PathBuf, act: impl FnOnce(&Files) -> Result<()>) -> Result<()> {
     let path = dir.display().to_string();
     let mut mount = Running::xtask(&["tracefs", "mount", "--no-install", &path])?;
-    wait_until("the files did not come", || {
-        ensure!(!mount.is_over()?, "it has ended");
-        Ok(dir.join("current_tracer").exists())
-    })?;
+    // What mounts may have to be built.
+    stage::wait_until(|| dir.join("current_tracer").exists() || mount.is_over().unwrap_or(true))?;
+    ensure!(!mount.is_over()?, "it has ended");
     let files = Files { dir };
     act(&files)?;
     mount.signal(Signal::INT);

@@ -24,7 +24,7 @@ mod run;
 mod runner;
 mod test;
 mod trace;
-mod tracefs;
+pub mod tracefs;
 
 pub use ci::has_ci_step;
 

@@ -1,26 +1,33 @@
 //! `tracefs`: the tracer of a running guest as files.
 
-use std::io;
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::Duration;
+use std::{env, io};
 
 use anyhow::{Context, Result};
 use signal_hook::consts::SIGINT;
 
-use takt_base::{output, paths, setup, term};
+use takt_base::setup::build::{Package, Profile, bring_up_to_date};
+use takt_base::{output, setup, term};
 use takt_cli::{Guest as Flags, Mount, Shell as ShellFlags, Tracefs, TracefsCommand};
 use takt_guest::options::Options;
-use takt_machine::run::signals::{Watch, Wish};
 use takt_tracefs::launch::{self, Launch};
-use takt_tracefs::mount::{self, Mounted};
+use takt_tracefs::mount;
 use takt_tracefs::session::Session;
 use takt_tracefs::shell::{Shell, Streams};
 
-/// How often the end is looked for.
-const TICK: Duration = Duration::from_millis(50);
+/// What mounts.
+const MOUNT: Package = Package {
+    name: "takt-mount",
+    profile: Profile::Dev,
+    file: "takt-mount",
+    first: "it takes half a minute",
+    takes: "half a minute",
+    needs: "cargo xtask doctor says whether all is there",
+};
 
 pub(super) fn run(flags: &Tracefs) -> Result<ExitCode> {
     match &flags.command {
@@ -42,7 +49,11 @@ fn warn_of_few_cpus(flags: &Flags) {
 }
 
 /// The guest that the flags mean, perhaps under icount.
-fn session(flags: &Flags, icount: bool) -> Result<Session> {
+///
+/// # Errors
+///
+/// If it does not start, or is not what it should be.
+pub fn session(flags: &Flags, icount: bool) -> Result<Session> {
     if !icount {
         warn_of_few_cpus(flags);
     }
@@ -82,22 +93,11 @@ fn shell(flags: &ShellFlags) -> Result<ExitCode> {
     Ok(ExitCode::from(status))
 }
 
+/// Becomes the program that mounts, which has the same words.
 fn mount(flags: &Mount) -> Result<ExitCode> {
     mount::check(&flags.dir)?;
     setup::ensure_fuse(!flags.guest.no_install)?;
-    let session = session(&flags.guest, false)?;
-    let mut watch = Watch::start().context("cannot watch for Ctrl-C")?;
-    let mounted = Mounted::new(session, &flags.dir)?;
-    tell!(
-        "The tracer's files are in {}; Ctrl-C unmounts them.",
-        paths::shown(&flags.dir)
-    );
-    while mounted.is_up() && watch.wish() == Wish::None {
-        thread::sleep(TICK);
-    }
-    if let Some(said) = mounted.last_words() {
-        tell!("{said}");
-    }
-    mounted.unmount()?;
-    Ok(ExitCode::SUCCESS)
+    let program = bring_up_to_date(&MOUNT)?;
+    let error = Command::new(&program).args(env::args_os().skip(1)).exec();
+    Err(error).with_context(|| format!("cannot run {}", program.display()))
 }

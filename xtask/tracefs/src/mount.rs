@@ -1,41 +1,10 @@
-//! `tracefs mount`: the file tree in the file system, by FUSE.
-//!
-//! Requests come one after the other; a pipe with nothing in it is waited for by a thread of its own, so that nothing
-//! else waits for it. A signal to whoever reads ends the waiting: crate `fuser` does not hand interrupts on, so the
-//! thread looks for them itself.
+//! What `tracefs mount` needs of a folder and of the system. What mounts is a program of its own, `takt-mount`.
 
-mod files;
-mod inodes;
-mod reader;
-
-use std::fs::{self, File as StdFile, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::path::Path;
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use files::TracingFiles;
-use fuser::{BackgroundSession, Config, Errno, MountOption};
-
-use super::session::Session;
 use takt_base::term::WithHelp;
-
-/// How often a pipe with nothing in it is looked at.
-const POLL: Duration = Duration::from_millis(20);
-/// How long the end of readers is waited for when unmounting.
-const END_WITHIN: Duration = Duration::from_secs(2);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A request that panicked has left nothing half done that another would trip over.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn number_of(error: rustix::io::Errno) -> Errno {
-    Errno::from_i32(error.raw_os_error())
-}
 
 /// Refuses what cannot be mounted on, before anything is started.
 ///
@@ -57,91 +26,8 @@ pub fn check(dir: &Path) -> Result<()> {
         .help("without FUSE the same files are there in: cargo xtask tracefs shell")
 }
 
-fn open_fuse() -> Result<StdFile> {
+fn open_fuse() -> Result<File> {
     let opened = OpenOptions::new().read(true).write(true).open("/dev/fuse");
     opened
         .map_err(|error| anyhow!("this machine has no FUSE: /dev/fuse cannot be opened ({error})"))
-}
-
-/// A mounted session.
-#[derive(Debug)]
-pub struct Mounted {
-    background: BackgroundSession,
-    session: Arc<Mutex<Session>>,
-    is_ending: Arc<AtomicBool>,
-    dir: std::path::PathBuf,
-}
-
-impl Mounted {
-    /// Mounts a session's files on `dir`.
-    ///
-    /// # Errors
-    ///
-    /// If the system refuses.
-    pub fn new(session: Session, dir: &Path) -> Result<Self> {
-        let session = Arc::new(Mutex::new(session));
-        let is_ending = Arc::new(AtomicBool::new(false));
-        let files = TracingFiles::new(Arc::clone(&session), Arc::clone(&is_ending));
-        let mut config = Config::default();
-        config.mount_options = vec![
-            MountOption::FSName("takt".into()),
-            MountOption::Subtype("tracefs".into()),
-            MountOption::NoSuid,
-            MountOption::NoDev,
-            MountOption::NoExec,
-        ];
-        let background = fuser::spawn_mount(files, dir, &config)
-            .with_context(|| format!("cannot mount on {}", dir.display()))?;
-        Ok(Self {
-            background,
-            session,
-            is_ending,
-            dir: dir.canonicalize()?,
-        })
-    }
-
-    /// Whether there is anything left to wait for: the guest runs, and nobody has unmounted.
-    #[must_use]
-    pub fn is_up(&self) -> bool {
-        !self.background.guard.is_finished() && lock(&self.session).guest.is_alive()
-    }
-
-    /// As of the guest.
-    #[must_use]
-    pub fn last_words(&self) -> Option<String> {
-        lock(&self.session).guest.last_words()
-    }
-
-    /// Unmounts. Readers of pipes find their end first.
-    ///
-    /// # Errors
-    ///
-    /// If the system refuses.
-    pub fn unmount(self) -> Result<()> {
-        self.is_ending.store(true, Relaxed);
-        let asked = Instant::now();
-        if !self.background.guard.is_finished() {
-            detach(&self.dir)?;
-        }
-        // Whoever still has a file open keeps it from ending; then it ends with this process.
-        while !self.background.guard.is_finished() && asked.elapsed() < END_WITHIN {
-            thread::sleep(POLL);
-        }
-        Ok(())
-    }
-}
-
-/// Takes the mount away from its folder, also while somebody is in it.
-fn detach(dir: &Path) -> Result<()> {
-    use rustix::mount::{UnmountFlags, unmount};
-    let Err(error) = unmount(dir, UnmountFlags::DETACH) else {
-        return Ok(());
-    };
-    // Those who are not root have a helper for it.
-    let mut helper = Command::new("fusermount3");
-    helper.args(["-u", "-z", "--"]).arg(dir);
-    if error == rustix::io::Errno::PERM && helper.status().is_ok_and(|status| status.success()) {
-        return Ok(());
-    }
-    Err(anyhow!("cannot unmount {}: {error}", dir.display()))
 }

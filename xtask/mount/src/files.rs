@@ -17,8 +17,8 @@ use fuser::{
 use super::inodes::Inodes;
 use super::reader::{Handle, Reader};
 use super::{lock, number_of};
-use crate::session::Session;
-use crate::tree::{self, Node, Of};
+use takt_tracefs::session::Session;
+use takt_tracefs::tree::{self, Node, Of};
 
 /// Nothing is kept by the kernel: the guest may change everything.
 const TTL: Duration = Duration::ZERO;

@@ -7,7 +7,7 @@ use std::thread;
 use fuser::Errno;
 
 use super::{POLL, lock, number_of};
-use crate::session::{OpenPipe, Piped, Session};
+use takt_tracefs::session::{OpenPipe, Piped, Session};
 
 /// What an open file is.
 #[derive(Debug)]
