@@ -19,6 +19,8 @@ pub(crate) struct Tables {
     pub(crate) hpet: Option<usize>,
     /// I/O port of the PM timer.
     pub(crate) pm_timer: Option<u16>,
+    /// The fixed description table (FADT).
+    pub(crate) fixed: Option<&'static [u8]>,
     /// Register of the real-time clock that holds the century.
     pub(crate) century: Option<u8>,
     /// How devices' interrupts reach the CPUs.
@@ -161,12 +163,13 @@ fn root(rsdp: &Root) -> Option<&[u8]> {
     .or_else(|| (0xe0000..0x10_0000).step_by(16).find_map(at))
 }
 
-fn read_table(table: &[u8], found: &mut Tables) {
+fn read_table(table: &'static [u8], found: &mut Tables) {
     match &table[..4] {
         b"APIC" => read_madt(table, found),
         b"MCFG" => found.ecam = read_mcfg(table),
         b"HPET" => found.hpet = u64_at(table, 44).map(|address| address as usize),
         b"FACP" => {
+            found.fixed = Some(table);
             found.pm_timer = u32_at(table, 76)
                 .filter(|port| *port != 0)
                 .map(|port| port as u16);
@@ -174,6 +177,28 @@ fn read_table(table: &[u8], found: &mut Tables) {
         }
         _ => {}
     }
+}
+
+/// Ports by which the machine's power is managed, as the fixed description table has them: in fields of 32 bits, and in wide ones.
+///
+/// Source: ACPI specification 6.4, 5.2.9.
+#[cfg(any(test, feature = "tasks"))]
+pub(crate) fn power_ports(fixed: &[u8]) -> impl Iterator<Item = core::ops::Range<u64>> {
+    /// Where the lengths of event, control and timer blocks are.
+    const LENGTHS: [usize; 8] = [88, 88, 89, 89, 90, 91, 92, 93];
+    /// Of an address in 12 bytes.
+    const IS_PORT: u8 = 1;
+    let wide = |at: usize| u64_at(fixed, at + 4).filter(|_| fixed.get(at) == Some(&IS_PORT));
+    let blocks = LENGTHS.into_iter().enumerate().flat_map(move |(nr, len)| {
+        let narrow = u32_at(fixed, 56 + 4 * nr).map(u64::from);
+        let both = [narrow, wide(148 + 12 * nr)];
+        both.map(|first| first.zip(fixed.get(len).map(|len| u64::from(*len))))
+    });
+    let smi = u32_at(fixed, 48).map(|port| (port.into(), 1));
+    let reset = wide(116).map(|port| (port, 1));
+    let all = blocks.chain([smi, reset]).flatten();
+    all.filter(|(first, _)| *first != 0)
+        .map(|(first, len)| first..first.saturating_add(len))
 }
 
 /// The allocation of segment 0, if it is where memory can be mapped: it has 16 bytes behind 44 of the table.
@@ -277,6 +302,35 @@ mod tests {
         let one: &[u8] = &[1, 12, 0, 0, 0, 0, 0xc0, 0xfe, 0, 0, 0, 0];
         let found = madt(&[one; MAX_IO_APICS + 1]);
         assert_eq!(found.wiring.io_apics().count(), MAX_IO_APICS);
+    }
+
+    #[test]
+    fn ports_of_power_management() {
+        // As q35 has them, and a general-purpose block that only the wide field has.
+        let mut table = vec![0; 244];
+        table[48] = 0xb2;
+        table[56..58].copy_from_slice(&0x600_u16.to_le_bytes());
+        table[64..66].copy_from_slice(&0x604_u16.to_le_bytes());
+        table[88..90].copy_from_slice(&[4, 2]);
+        table[93] = 8;
+        table[116] = 1;
+        table[120..122].copy_from_slice(&0xcf9_u16.to_le_bytes());
+        table[232] = 1;
+        table[236..238].copy_from_slice(&0x1880_u16.to_le_bytes());
+        // In memory.
+        table[224..226].copy_from_slice(&0x1234_u16.to_le_bytes());
+        let ports: vec::Vec<_> = power_ports(&table).collect();
+        assert_eq!(
+            ports,
+            [
+                0x600..0x604,
+                0x604..0x606,
+                0x1880..0x1888,
+                0xb2..0xb3,
+                0xcf9..0xcfa
+            ]
+        );
+        assert_eq!(power_ports(&table[..50]).count(), 0);
     }
 
     #[test]

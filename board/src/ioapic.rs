@@ -95,6 +95,13 @@ pub(crate) fn init(wiring: Wiring) {
     });
 }
 
+/// The addresses of their registers.
+#[cfg(feature = "tasks")]
+pub(crate) fn addresses() -> impl Iterator<Item = u32> {
+    let all = WIRING.get().into_iter().flat_map(Wiring::io_apics);
+    all.map(|it| it.address)
+}
+
 impl Pin {
     /// The pin of an ISA interrupt, 0 to 15, as ACPI describes it; else edge-triggered and active high.
     ///

@@ -136,6 +136,25 @@ impl ConfigRegionAccess for Config {
     }
 }
 
+/// The same of a bridge, as if it were an endpoint: base address registers and capabilities are where those have them.
+#[derive(Clone, Copy)]
+struct AsEndpoint;
+
+impl ConfigRegionAccess for AsEndpoint {
+    unsafe fn read(&self, address: Address, offset: u16) -> u32 {
+        const HEADER: u16 = 0xc;
+        let value = Config::read_as::<u32>(address, offset);
+        match offset {
+            HEADER => value & !(0x7f << 16),
+            _ => value,
+        }
+    }
+
+    unsafe fn write(&self, address: Address, offset: u16, value: u32) {
+        Config::write_as(address, offset, value);
+    }
+}
+
 /// A function of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Function(Address);
@@ -214,7 +233,18 @@ impl Function {
     }
 
     fn endpoint(self) -> Option<EndpointHeader> {
-        EndpointHeader::from_header(self.header(), Config)
+        (self.nr_bases() != 0)
+            .then(|| EndpointHeader::from_header(self.header(), AsEndpoint))
+            .flatten()
+    }
+
+    /// How many base address registers it has.
+    fn nr_bases(self) -> u8 {
+        match self.header().header_type(Config) {
+            HeaderType::Endpoint => 6,
+            HeaderType::PciPciBridge => 2,
+            _ => 0,
+        }
     }
 
     /// A register of configuration space.
@@ -285,8 +315,13 @@ impl Function {
         let endpoint = self.endpoint()?;
         let _one = BASES.lock().ok()?;
         let value = self.read(0x10 + 4 * u16::from(slot));
-        // Memory of a kind that there is not.
-        if slot >= 6 || value & 1 == 0 && !matches!(value >> 1 & 3, 0 | 2) {
+        // Memory takes one register or two; other kinds there are not.
+        let nr = match value & 7 {
+            0 | 1 | 3 | 5 | 7 => 1,
+            4 => 2,
+            _ => return None,
+        };
+        if slot.saturating_add(nr) > self.nr_bases() {
             return None;
         }
         let answers = CommandRegister::IO_ENABLE | CommandRegister::MEMORY_ENABLE;
@@ -368,8 +403,7 @@ impl Function {
     /// A base address register as it is, once nobody asks for its size.
     fn base(self, slot: u8) -> Option<u32> {
         let _one = BASES.lock().ok()?;
-        let is_endpoint = self.header().header_type(Config) == HeaderType::Endpoint;
-        (is_endpoint && slot < 6).then(|| self.read(0x10 + 4 * u16::from(slot)))
+        (slot < self.nr_bases()).then(|| self.read(0x10 + 4 * u16::from(slot)))
     }
 
     /// What it can do beside what all can.

@@ -203,11 +203,9 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
         crate::ioapic::init(core::mem::take(&mut tables.wiring));
         #[cfg(feature = "tasks")]
         crate::tasks::wire_all();
-        #[cfg(feature = "tasks")]
-        let ecam = tables.ecam;
         crate::pci::init(tables.ecam);
         #[cfg(feature = "tasks")]
-        crate::tasks::check_memory(ecam.as_ref());
+        crate::tasks::check_devices(&tables);
         crate::drivers::init(&tables);
     }
     let (clocks, sources) = clocks::find(&line, &tables);

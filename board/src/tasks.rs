@@ -11,7 +11,7 @@ mod memory;
 mod watchdog;
 
 pub(crate) use lines::wire_all;
-pub(crate) use memory::{check as check_memory, check_ram};
+pub(crate) use memory::{check as check_devices, check_ram};
 
 mod packed {
     include!(concat!(env!("OUT_DIR"), "/tasks.rs"));

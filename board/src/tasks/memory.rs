@@ -1,4 +1,4 @@
-//! Devices' memory that tasks have, held against what only the machine knows.
+//! Devices' memory and ports that tasks have, held against what only the machine knows.
 //!
 //! That it is nobody else's xtask has seen to, as far as it is known there.
 
@@ -7,7 +7,8 @@ use core::ops::Range;
 use takt_kernel::task::{Task, all};
 
 use super::packed;
-use crate::acpi::Ecam;
+use crate::acpi::{self, Tables};
+use crate::ioapic;
 use crate::loader::MemoryMap;
 use crate::pci::{self, Bar, Capability, Function};
 
@@ -90,12 +91,45 @@ fn messages_of(function: Function) -> Option<Range<u64>> {
     Some(begin..begin + ENTRY * u64::from(table.table_size()))
 }
 
+/// What is the kernel's own, and what that is.
+fn kernels(tables: &Tables) -> impl Iterator<Item = (Range<u64>, &'static str)> {
+    let space = tables.ecam.map(|it| {
+        let base = it.base as u64;
+        let end = base + ((u64::from(it.last_bus) + 1) << 20);
+        (base..end, "PCI's configuration space")
+    });
+    // Source: IA-PC HPET specification 1.0a, 2.3.1.
+    let hpet = tables.hpet.map(|it| it as u64);
+    let hpet = hpet.map(|it| (it..it.saturating_add(0x400), "the HPET"));
+    let io_apics = ioapic::addresses().map(u64::from);
+    let io_apics = io_apics.map(|it| (it..it + 0x1000, "an I/O APIC"));
+    space.into_iter().chain(hpet).chain(io_apics)
+}
+
+/// Looks whether a task has ports by which the machine's power is managed.
+fn check_ports(tables: &Tables) {
+    for task in all() {
+        for ports in task.ports() {
+            let ports = u64::from(*ports.start())..u64::from(*ports.end()) + 1;
+            let mut power = tables.fixed.into_iter().flat_map(acpi::power_ports);
+            if let Some(found) = power.find(|it| overlap(&ports, it)) {
+                panic!(
+                    "task '{}' cannot have the port {:#x}: it is power management's",
+                    task.name(),
+                    found.start.max(ports.start)
+                );
+            }
+        }
+    }
+}
+
 /// Looks whether a task has memory or ports by which it could do what no device is for: configure others, send messages as
-/// interrupts, or have one write to memory of which the manifest says that it does not.
+/// interrupts, be in the kernel's way, or have one write to memory of which the manifest says that it does not.
 ///
 /// # Panics
 /// If so.
-pub(crate) fn check(ecam: Option<&Ecam>) {
+pub(crate) fn check(tables: &Tables) {
+    check_ports(tables);
     for (first, last) in packed::ports_without_dma() {
         let ports = u64::from(*first)..u64::from(*last) + 1;
         let mut bars = pci::functions().flat_map(bars_of).filter_map(ports_of);
@@ -108,16 +142,12 @@ pub(crate) fn check(ecam: Option<&Ecam>) {
     for (task, memory) in of(all()) {
         let refuse = |why: &str| -> ! {
             panic!(
-                "task '{task}' cannot have the memory at {:#x}: {why}",
+                "task '{task}' cannot have the memory at {:#x}: it is {why}",
                 memory.start
             );
         };
-        let space = ecam.map(|it| {
-            let base = it.base as u64;
-            base..base + ((u64::from(it.last_bus) + 1) << 20)
-        });
-        if space.is_some_and(|space| overlap(&memory, &space)) {
-            refuse("it is PCI's configuration space");
+        if let Some((_, what)) = kernels(tables).find(|(own, _)| overlap(&memory, own)) {
+            refuse(what);
         }
         let is_harmless = packed::without_dma()
             .iter()
@@ -127,12 +157,12 @@ pub(crate) fn check(ecam: Option<&Ecam>) {
             let table =
                 messages_of(function).map(|it| it.start & !0xfff..it.end.next_multiple_of(0x1000));
             if table.is_some_and(|table| overlap(&memory, &table)) {
-                refuse("a function's table of messages (MSI-X) is there");
+                refuse("a function's table of messages (MSI-X)");
             }
             let mut bars = bars_of(function).filter_map(memory_of);
             if is_harmless && bars.any(|bar| overlap(&memory, &bar)) {
                 refuse(
-                    "it is a PCI function's, which can write to memory: the manifest has to say dma = \"trusted\"",
+                    "a PCI function's, which can write to memory: the manifest has to say dma = \"trusted\"",
                 );
             }
         }

@@ -7,6 +7,7 @@
 //! masked and unmasked by its [`Gate`](super::gate::Gate) while one CPU runs, which is shorter; so does the assembly of `arch::entry_task` that
 //! acknowledges it.
 
+use core::ops::RangeInclusive;
 use core::sync::atomic::Ordering::Relaxed;
 
 use spin::Once;
@@ -45,6 +46,12 @@ impl Task {
             Mapped::Device(address, size) => Some((address, size)),
             Mapped::Region(..) => None,
         })
+    }
+
+    /// The ports that it has.
+    pub fn ports(&self) -> impl Iterator<Item = RangeInclusive<u16>> {
+        let ports = self.program.ports.into_iter();
+        ports.flat_map(|it| it.ranges().iter().cloned())
     }
 
     /// The interrupts that it has.

@@ -57,6 +57,11 @@ impl Ports {
         }
     }
 
+    /// What it was made of.
+    pub(crate) fn ranges(&self) -> &'static [RangeInclusive<u16>] {
+        self.ranges
+    }
+
     /// Fills it; gives the table for what [`entry`] says.
     ///
     /// # Safety

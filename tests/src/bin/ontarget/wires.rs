@@ -177,8 +177,8 @@ target_test! {
             last = Some(at);
             nr += 1;
         }
-        // q35: host bridge, LPC bridge, SMBus; two consoles, entropy, edu, network, watchdog.
-        check_eq!(nr, 9);
+        // q35: host bridge, LPC bridge, SMBus; two consoles, entropy, edu, network, watchdog, bridge.
+        check_eq!(nr, 10);
         // The LPC bridge is function 0 of device 31, and SMBus function 3.
         let smbus = there_is("SMBus", Function::find_class((0x0c, 0x05, 0x00)))?;
         check_eq!((smbus.address().device(), smbus.address().function()), (31, 3));
@@ -188,6 +188,16 @@ target_test! {
         check!(address != 0 && size == 1 << 20);
         check!(edu()?.bar(1).is_none() && edu()?.bar(6).is_none());
         check!(edu()?.capabilities().any(|it| matches!(it, Capability::Msi(_))));
+        // A bridge has two base address registers, and what lies behind them stays as it is: the numbers of its buses.
+        let bridge = there_is("bridge", Function::find_class((6, 4, 0)))?;
+        let buses = bridge.read(0x18);
+        let Some(Bar::Memory32 { address, size: 4096, .. }) = bridge.bar(0) else {
+            return Err(Failure::new(format_args!("the bridge's memory: {:?}", bridge.bar(0))));
+        };
+        check!(address != 0);
+        check!(bridge.bar(1).is_none() && bridge.bar(2).is_none());
+        check_eq!(bridge.read(0x18), buses);
+        check!(bridge.capabilities().any(|it| matches!(it, Capability::MsiX(_))));
         Ok(())
     }
 

@@ -166,6 +166,7 @@ impl Boot<'_> {
                 ["-device", "edu"],
                 ["-device", "e1000e,romfile="],
                 ["-device", "i6300esb"],
+                ["-device", "pcie-root-port"],
                 ["-global", "ICH9-LPC.noreboot=false"],
                 ["-action", "watchdog=inject-nmi"],
             ]
