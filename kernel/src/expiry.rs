@@ -6,12 +6,15 @@
 //! Timers that expire at once are one interrupt. It ends after the timer under way when a device's interrupt is pending:
 //! devices have vectors of a higher class, so theirs comes next.
 
+use takt_scheduler::pi::effective_priority;
 use takt_scheduler::{ThreadId, TimerId};
 
 use crate::arch::apic;
 use crate::arch::interrupts::{KICK_VECTOR, TIMER_VECTOR};
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::proof;
+#[cfg(feature = "tasks")]
+use crate::budget;
 use crate::clock::Instant;
 use crate::config::{MAX_CPUS, MAX_THREADS};
 use crate::cpus::{self, is_smp};
@@ -189,12 +192,19 @@ fn timed_out_of_object(scheduled: &mut Scheduled, thread: TcbRef) {
     }
 }
 
+/// The thread no longer waits for a mutex. Gives the owner, unless nothing changes for it.
 #[cold]
 #[inline(never)]
 fn waiter_gone(kernel: &mut Kernel, t: TcbRef) -> Option<ThreadId> {
-    kernel
-        .mutex_of(t)
-        .and_then(|mutex| mutex.waiter_gone(kernel, t))
+    let owner = kernel.mutex_of(t)?.waiter_gone(kernel, t)?;
+    // Whose account it is charged to may change all the same.
+    #[cfg(feature = "tasks")]
+    if budget::is_watched(kernel) {
+        return Some(owner);
+    }
+    let o = kernel.look_at(TcbRef::of(owner));
+    let needed = effective_priority(o.base, o.inherits.top());
+    (o.prio != needed).then_some(owner)
 }
 
 /// What the owners along the chain have inherited through a waiter is taken back by this interrupt and not by that thread, which
