@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::elf::Slice;
 use crate::symbolize::{SymbolNames, Symbolizer, without_hash};
 use crate::{Elf, disassembly};
 
@@ -85,7 +86,7 @@ impl Entries {
 /// Looks places up.
 pub struct Names<'e> {
     elf: &'e Elf,
-    lines: Symbolizer<'e>,
+    lines: Symbolizer<Slice<'e>>,
     symbols: SymbolNames,
     entries: Entries,
 }

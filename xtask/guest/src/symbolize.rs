@@ -72,28 +72,39 @@ impl SymbolNames {
 
 /// Looks up addresses of one image: in its debug information where there is some, else among its
 /// symbols.
-pub struct Symbolizer<'e> {
-    elf: &'e Elf,
-    lines: Option<addr2line::Context<Slice<'e>>>,
+pub struct Symbolizer<R: gimli::Reader> {
+    code: Vec<Range<u64>>,
+    lines: Option<addr2line::Context<R>>,
     symbols: SymbolNames,
 }
 
-impl std::fmt::Debug for Symbolizer<'_> {
+impl<R: gimli::Reader> std::fmt::Debug for Symbolizer<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Symbolizer")
-            .field("elf", &self.elf.path)
-            .finish_non_exhaustive()
+        f.debug_struct("Symbolizer").finish_non_exhaustive()
     }
 }
 
-impl<'e> Symbolizer<'e> {
+impl<'e> Symbolizer<Slice<'e>> {
     /// Prepares to look up addresses of `elf`. An image without debug information is no error.
     #[must_use]
     pub fn new(elf: &'e Elf) -> Self {
-        let lines = elf.dwarf().and_then(addr2line::Context::from_dwarf).ok();
+        Self::of(elf, elf.dwarf().ok())
+    }
+}
+
+impl Symbolizer<Owned> {
+    /// The same for whoever keeps it beside the image.
+    #[must_use]
+    pub fn owned(elf: &Elf) -> Self {
+        Self::of(elf, dwarf_of(&elf.data))
+    }
+}
+
+impl<R: gimli::Reader> Symbolizer<R> {
+    fn of(elf: &Elf, dwarf: Option<gimli::Dwarf<R>>) -> Self {
         Self {
-            elf,
-            lines,
+            code: code_of(elf),
+            lines: dwarf.and_then(|it| addr2line::Context::from_dwarf(it).ok()),
             symbols: SymbolNames::new(elf),
         }
     }
@@ -101,7 +112,7 @@ impl<'e> Symbolizer<'e> {
     /// What is at `address`, the innermost inlined function first. Empty if it is no code of ours.
     #[must_use]
     pub fn lookup(&self, address: u64) -> Vec<String> {
-        if !self.elf.is_code(address) {
+        if !self.code.iter().any(|code| code.contains(&address)) {
             return Vec::new();
         }
         let mut found = self.frames(address).unwrap_or_default();
@@ -187,9 +198,7 @@ impl Inlined {
     pub fn new(elf: &Elf) -> Self {
         Self {
             image: Arc::clone(&elf.data),
-            code: (elf.code().into_iter())
-                .map(|(start, code)| start..start + code.len() as u64)
-                .collect(),
+            code: code_of(elf),
             lines: OnceLock::new(),
         }
     }
@@ -227,6 +236,13 @@ fn function_names(lines: &addr2line::Context<Owned>, address: u64) -> Option<Vec
         names.push(without_hash(&name).to_owned());
     }
     Some(names)
+}
+
+/// Where an image's code lies.
+fn code_of(elf: &Elf) -> Vec<Range<u64>> {
+    let code = elf.code().into_iter();
+    code.map(|(start, code)| start..start + code.len() as u64)
+        .collect()
 }
 
 /// The debug information in an image's bytes.

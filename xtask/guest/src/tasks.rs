@@ -3,10 +3,12 @@
 
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use takt_abi::{FIRST_REGION, REGION};
 
 use crate::Elf;
+use crate::elf::Owned;
 use crate::log::Formats;
 use crate::symbolize::Symbolizer;
 
@@ -24,6 +26,28 @@ pub(crate) struct Task {
     pub(crate) elf: Elf,
     /// The formats of its log.
     pub(crate) formats: Formats,
+    /// Made for the first address: there may be one in each line of a log.
+    lines: OnceLock<Mutex<Symbolizer<Owned>>>,
+}
+
+impl Task {
+    fn new(name: String, elf: Elf) -> Self {
+        Self {
+            name,
+            elf,
+            formats: Formats::default(),
+            lines: OnceLock::new(),
+        }
+    }
+
+    fn lookup(&self, address: u64) -> Vec<String> {
+        let lines = self
+            .lines
+            .get_or_init(|| Mutex::new(Symbolizer::owned(&self.elf)));
+        // A look-up changes nothing that could stay half done.
+        let lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.lookup(address)
+    }
 }
 
 /// The tasks of an image, in the order of their numbers.
@@ -44,12 +68,9 @@ fn task<'b>(path: &Path, bytes: &'b [u8]) -> Option<(Task, &'b [u8])> {
     let (name_len, rest) = rest.split_first_chunk()?;
     let (name, rest) = rest.split_at_checked(len(name_len))?;
     let (elf, rest) = rest.split_at_checked(len(elf_len))?;
-    let task = Task {
-        name: String::from_utf8_lossy(name).into_owned(),
-        elf: Elf::parse(path, elf.to_vec()).ok()?,
-        formats: Formats::default(),
-    };
-    Some((task, rest))
+    let name = String::from_utf8_lossy(name).into_owned();
+    let elf = Elf::parse(path, elf.to_vec()).ok()?;
+    Some((Task::new(name, elf), rest))
 }
 
 /// The tasks of an image, for whoever wants names of addresses.
@@ -72,7 +93,7 @@ impl Names {
     #[must_use]
     pub fn lookup(&self, address: u64) -> Vec<String> {
         let task = self.0.iter().find(|it| it.elf.is_code(address));
-        task.map_or_else(Vec::new, |it| Symbolizer::new(&it.elf).lookup(address))
+        task.map_or_else(Vec::new, |it| it.lookup(address))
     }
 
     /// The text, with a name behind each address of a task's code that is written with all its digits.
@@ -120,12 +141,8 @@ mod tests {
         let text = "at 0x0000008000000000, 0x12";
         assert_eq!(names.annotate(text), text);
         // As if this program were a task: its addresses are in no region.
-        let task = Task {
-            name: "task".into(),
-            elf: Elf::open(&std::env::current_exe().unwrap()).unwrap(),
-            formats: Formats::default(),
-        };
-        let names = Names(vec![task]);
+        let own = Elf::open(&std::env::current_exe().unwrap()).unwrap();
+        let names = Names(vec![Task::new("task".into(), own)]);
         assert_eq!(names.annotate(text), text);
         let main = elf.symbol("main").unwrap();
         assert!(!names.lookup(main).is_empty());
