@@ -179,26 +179,34 @@ fn read_table(table: &'static [u8], found: &mut Tables) {
     }
 }
 
-/// Ports by which the machine's power is managed, as the fixed description table has them: in fields of 32 bits, and in wide ones.
+/// Looks among the ports by which the machine's power is managed, as the fixed description table has them, for the first that is
+/// one of these.
 ///
 /// Source: ACPI specification 6.4, 5.2.9.
 #[cfg(any(test, feature = "tasks"))]
-pub(crate) fn power_ports(fixed: &[u8]) -> impl Iterator<Item = core::ops::Range<u64>> {
+pub(crate) fn power_port(fixed: &[u8], ports: &core::ops::Range<u64>) -> Option<u64> {
     /// Where the lengths of event, control and timer blocks are.
     const LENGTHS: [usize; 8] = [88, 88, 89, 89, 90, 91, 92, 93];
     /// Of an address in 12 bytes.
     const IS_PORT: u8 = 1;
-    let wide = |at: usize| u64_at(fixed, at + 4).filter(|_| fixed.get(at) == Some(&IS_PORT));
-    let blocks = LENGTHS.into_iter().enumerate().flat_map(move |(nr, len)| {
-        let narrow = u32_at(fixed, 56 + 4 * nr).map(u64::from);
-        let both = [narrow, wide(148 + 12 * nr)];
-        both.map(|first| first.zip(fixed.get(len).map(|len| u64::from(*len))))
-    });
-    let smi = u32_at(fixed, 48).map(|port| (port.into(), 1));
-    let reset = wide(116).map(|port| (port, 1));
-    let all = blocks.chain([smi, reset]).flatten();
-    all.filter(|(first, _)| *first != 0)
-        .map(|(first, len)| first..first.saturating_add(len))
+    let narrow = |at: usize| u32_at(fixed, at).map_or(0, u64::from);
+    let wide = |at: usize| match fixed.get(at) {
+        Some(&IS_PORT) => u64_at(fixed, at + 4).unwrap_or(0),
+        _ => 0,
+    };
+    let common = |first: u64, len: u8| {
+        let is_there = first != 0 && first < ports.end;
+        (is_there && ports.start < first.saturating_add(len.into())).then(|| first.max(ports.start))
+    };
+    for (nr, len) in LENGTHS.into_iter().enumerate() {
+        let len = fixed.get(len).copied().unwrap_or(0);
+        let found = common(narrow(56 + 4 * nr), len).or(common(wide(148 + 12 * nr), len));
+        if found.is_some() {
+            return found;
+        }
+    }
+    // Commands to the SMI's handler, and the reset register.
+    common(narrow(48), 1).or(common(wide(116), 1))
 }
 
 /// The allocation of segment 0, if it is where memory can be mapped: it has 16 bytes behind 44 of the table.
@@ -319,18 +327,18 @@ mod tests {
         table[236..238].copy_from_slice(&0x1880_u16.to_le_bytes());
         // In memory.
         table[224..226].copy_from_slice(&0x1234_u16.to_le_bytes());
-        let ports: vec::Vec<_> = power_ports(&table).collect();
-        assert_eq!(
-            ports,
-            [
-                0x600..0x604,
-                0x604..0x606,
-                0x1880..0x1888,
-                0xb2..0xb3,
-                0xcf9..0xcfa
-            ]
-        );
-        assert_eq!(power_ports(&table[..50]).count(), 0);
+        for (ports, first) in [
+            (0x0..0x600, Some(0xb2)),
+            (0x603..0x700, Some(0x603)),
+            (0x606..0xcf9, None),
+            (0xc00..0xd00, Some(0xcf9)),
+            (0x1234..0x1235, None),
+            (0x1000..0x2000, Some(0x1880)),
+            (0x1888..0xffff, None),
+        ] {
+            assert_eq!(power_port(&table, &ports), first, "{ports:x?}");
+        }
+        assert_eq!(power_port(&table[..40], &(0..0xffff)), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use core::ops::Range;
 use takt_kernel::task::{Task, all};
 
 use super::packed;
-use crate::acpi::{self, Tables};
+use crate::acpi::{self, Ecam, Tables};
 use crate::ioapic;
 use crate::loader::MemoryMap;
 use crate::pci::{self, Bar, Capability, Function};
@@ -91,32 +91,32 @@ fn messages_of(function: Function) -> Option<Range<u64>> {
     Some(begin..begin + ENTRY * u64::from(table.table_size()))
 }
 
-/// What is the kernel's own, and what that is.
-fn kernels(tables: &Tables) -> impl Iterator<Item = (Range<u64>, &'static str)> {
-    let space = tables.ecam.map(|it| {
-        let base = it.base as u64;
-        let end = base + ((u64::from(it.last_bus) + 1) << 20);
-        (base..end, "PCI's configuration space")
-    });
+/// What of the kernel's own is in this memory, if something is.
+fn kernels(memory: &Range<u64>, tables: &Tables) -> Option<&'static str> {
+    let has = |first: u64, len: u64| overlap(memory, &(first..first.saturating_add(len)));
+    let has_space = |it: Ecam| has(it.base as u64, (u64::from(it.last_bus) + 1) << 20);
+    if tables.ecam.is_some_and(has_space) {
+        return Some("PCI's configuration space");
+    }
     // Source: IA-PC HPET specification 1.0a, 2.3.1.
-    let hpet = tables.hpet.map(|it| it as u64);
-    let hpet = hpet.map(|it| (it..it.saturating_add(0x400), "the HPET"));
-    let io_apics = ioapic::addresses().map(u64::from);
-    let io_apics = io_apics.map(|it| (it..it + 0x1000, "an I/O APIC"));
-    space.into_iter().chain(hpet).chain(io_apics)
+    if tables.hpet.is_some_and(|it| has(it as u64, 0x400)) {
+        return Some("the HPET's");
+    }
+    ioapic::addresses()
+        .any(|it| has(it.into(), 0x1000))
+        .then_some("an I/O APIC's")
 }
 
 /// Looks whether a task has ports by which the machine's power is managed.
 fn check_ports(tables: &Tables) {
+    let Some(fixed) = tables.fixed else { return };
     for task in all() {
         for ports in task.ports() {
             let ports = u64::from(*ports.start())..u64::from(*ports.end()) + 1;
-            let mut power = tables.fixed.into_iter().flat_map(acpi::power_ports);
-            if let Some(found) = power.find(|it| overlap(&ports, it)) {
+            if let Some(port) = acpi::power_port(fixed, &ports) {
                 panic!(
-                    "task '{}' cannot have the port {:#x}: it is power management's",
-                    task.name(),
-                    found.start.max(ports.start)
+                    "task '{}' cannot have the port {port:#x}: it is power management's",
+                    task.name()
                 );
             }
         }
@@ -146,7 +146,7 @@ pub(crate) fn check(tables: &Tables) {
                 memory.start
             );
         };
-        if let Some((_, what)) = kernels(tables).find(|(own, _)| overlap(&memory, own)) {
+        if let Some(what) = kernels(&memory, tables) {
             refuse(what);
         }
         let is_harmless = packed::without_dma()

@@ -16,6 +16,7 @@ use takt_abi::Error;
 use super::object::Task;
 use super::program::{Interrupt, Mapped};
 use crate::arch::percpu;
+use crate::arch::ports::Ports;
 use crate::cpus::is_smp;
 
 /// The lines that interrupts of tasks come by, by their numbers.
@@ -49,9 +50,9 @@ impl Task {
     }
 
     /// The ports that it has.
-    pub fn ports(&self) -> impl Iterator<Item = RangeInclusive<u16>> {
-        let ports = self.program.ports.into_iter();
-        ports.flat_map(|it| it.ranges().iter().cloned())
+    #[must_use]
+    pub fn ports(&self) -> &'static [RangeInclusive<u16>] {
+        self.program.ports.map_or(&[], Ports::ranges)
     }
 
     /// The interrupts that it has.
