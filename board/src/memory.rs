@@ -1,7 +1,8 @@
 //! `memcpy` and its kin, which the compiler calls and no library supplies here.
 //!
 //! String instructions: one instruction each, at full speed on any CPU with ERMSB, and one instruction under icount.
-//! Never backwards: the kernel's entry stubs rely on it that no code sets the direction flag.
+//! Never backwards: the kernel's entry stubs rely on it that no code sets the direction flag. Tasks have the same, and an address
+//! space of their own.
 
 use core::arch::naked_asm;
 

@@ -16,7 +16,7 @@ pub use frame::{
 pub use record::{
     Event, MAX_BYTES, MAX_RECORD, NEAR_BITS, NEAR_FAR, NEAR_FIRST, NEAR_IDS, event_of,
 };
-pub use sub::{COMMIT_BYTES, COMMIT_RECORD, SUB_COMMIT, SUB_HEADER, SubHeader, commit_of};
+pub use sub::{COMMIT_BYTES, COMMIT_RECORD, SUB_COMMIT, SUB_HEADER, SubHeader, commit_of, counted};
 pub use sum::{Sum, checksum};
 
 /// The version of everything in this module. A change of any layout raises it.

@@ -20,6 +20,7 @@ pub mod device;
 mod frame;
 mod lease;
 #[cfg(feature = "task")]
+#[path = "../../../board/src/memory.rs"]
 mod memory;
 mod syscall;
 mod text;

@@ -13,7 +13,6 @@ mod attach;
 mod boot_functions;
 mod bounds;
 mod browser;
-mod compare;
 mod console;
 mod document;
 mod documents;
@@ -26,6 +25,7 @@ mod functions;
 mod history;
 mod hits;
 mod lacking;
+mod linux_rt;
 mod media;
 mod new;
 mod new_c;
@@ -72,7 +72,7 @@ const TESTS: &[(&str, Check)] = &[
         "new_c_runs_and_is_told_errors",
         new_c::runs_and_is_told_errors,
     ),
-    ("compare_linux_rt", compare::linux_rt),
+    ("compare_linux_rt", linux_rt::beside_takt),
     ("sweep_of_loads", sweep::sweeps_loads),
     ("documents_are_typed", documents::are_typed),
     ("smallest_image_and_its_parts", small::smallest_and_parts),

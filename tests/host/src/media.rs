@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use super::compare::is_unavailable;
+use super::linux_rt::is_unavailable;
 use super::{FIRST, Stage};
 use debian::Debian;
 use pc::{Booted, Clock, Firmware, Medium, Pc};

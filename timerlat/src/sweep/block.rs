@@ -41,7 +41,7 @@ impl SweepState {
 
 /// Where a number of an entry stands, in words of 32 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum Column {
     /// Where in the stretch the interrupt arrived: cycles from its first instruction, signed.
     Position = 0,
     /// The interrupt's latency in cycles.
@@ -73,7 +73,7 @@ impl Entry {
     }
 
     /// Stores one number.
-    pub fn set(&self, place: Place, value: u32) {
+    pub fn set(&self, place: Column, value: u32) {
         self.words[place as usize].store(value, Relaxed);
     }
 }
@@ -102,19 +102,19 @@ impl Arrival {
     /// Reads an entry's bytes.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; Self::SIZE]) -> Self {
-        let word = |place: Place| {
+        let word = |place: Column| {
             let at = place as usize * 4;
             let mut word = [0; 4];
             word.copy_from_slice(&bytes[at..at + 4]);
             u32::from_le_bytes(word)
         };
         Self {
-            position: word(Place::Position).cast_signed(),
-            irq: word(Place::Irq),
-            thread: word(Place::Thread),
-            ip: word(Place::Ip),
-            preempt_depth: word(Place::PreemptDepth),
-            took: word(Place::Took),
+            position: word(Column::Position).cast_signed(),
+            irq: word(Column::Irq),
+            thread: word(Column::Thread),
+            ip: word(Column::Ip),
+            preempt_depth: word(Column::PreemptDepth),
+            took: word(Column::Took),
         }
     }
 }
@@ -167,12 +167,12 @@ mod tests {
     #[test]
     fn an_entry_is_read_as_it_was_written() {
         let entry = Entry::new();
-        entry.set(Place::Position, (-3i32).cast_unsigned());
-        entry.set(Place::Irq, 4);
-        entry.set(Place::Thread, 180);
-        entry.set(Place::Ip, 0x10_0000);
-        entry.set(Place::PreemptDepth, 1);
-        entry.set(Place::Took, 99);
+        entry.set(Column::Position, (-3i32).cast_unsigned());
+        entry.set(Column::Irq, 4);
+        entry.set(Column::Thread, 180);
+        entry.set(Column::Ip, 0x10_0000);
+        entry.set(Column::PreemptDepth, 1);
+        entry.set(Column::Took, 99);
         let mut bytes = [0; Arrival::SIZE];
         for (word, bytes) in entry.words.iter().zip(bytes.chunks_exact_mut(4)) {
             bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());

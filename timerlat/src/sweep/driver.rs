@@ -11,7 +11,7 @@ use takt_kernel::thread::{self, Builder, Thread};
 use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer};
 use takt_kernel::{Error, irq, preempt, thread_stack, trace};
 
-use super::block::{Place, ROOM, SweepBlock, SweepState, VERSION};
+use super::block::{Column, ROOM, SweepBlock, SweepState, VERSION};
 use super::{WORKLOADS, loads, workloads};
 
 /// A function without arguments that is swept from its call to its return.
@@ -305,12 +305,12 @@ fn record(arrival: usize, began: u64, took: u32) {
         return;
     };
     let position = SHARED.deadline.load(Relaxed).wrapping_sub(began);
-    entry.set(Place::Position, position as u32);
-    entry.set(Place::Irq, SHARED.irq_latency.load(Relaxed) as u32);
-    entry.set(Place::Thread, SHARED.thread_latency.load(Relaxed) as u32);
-    entry.set(Place::Ip, SHARED.ip.load(Relaxed));
-    entry.set(Place::PreemptDepth, SHARED.preempt_depth.load(Relaxed));
-    entry.set(Place::Took, took);
+    entry.set(Column::Position, position as u32);
+    entry.set(Column::Irq, SHARED.irq_latency.load(Relaxed) as u32);
+    entry.set(Column::Thread, SHARED.thread_latency.load(Relaxed) as u32);
+    entry.set(Column::Ip, SHARED.ip.load(Relaxed));
+    entry.set(Column::PreemptDepth, SHARED.preempt_depth.load(Relaxed));
+    entry.set(Column::Took, took);
 }
 
 /// In the timer's interrupt.

@@ -23,7 +23,7 @@ mod loads;
 #[cfg(feature = "workload")]
 mod workloads;
 
-pub use block::{Arrival, EARLY, Place, ROOM, SweepBlock, SweepState, VERSION};
+pub use block::{Arrival, Column, EARLY, ROOM, SweepBlock, SweepState, VERSION};
 pub use names::{Named, PRIORITIES, WORKLOADS, find};
 
 #[cfg(feature = "workload")]

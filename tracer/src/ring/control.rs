@@ -4,7 +4,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{CpuRing, Geometry};
-use crate::wire::{COMMIT_BYTES, COMMIT_RECORD, SUB_COMMIT, SUB_HEADER};
+use crate::wire::{COMMIT_RECORD, SUB_COMMIT, SUB_HEADER, counted};
 
 /// The value of [`Word::Limit`] right after `tracing_on`: nothing fits, so the first writer takes the slow path, and tells
 /// who runs.
@@ -267,9 +267,9 @@ pub fn counters<R: CpuRing>(ring: R) -> Counters {
         let at = Geometry::<R>::offset(Geometry::<R>::start(seq));
         let commit = ring.load64(at + SUB_COMMIT);
         let before = (seq / nr_subs) * Geometry::<R>::SUB;
-        let bytes = before + (commit.wrapping_sub(before) & COMMIT_BYTES);
+        let (bytes, entries) = counted(commit, before);
         sum.bytes += bytes;
-        sum.entries += commit.wrapping_sub(bytes) / COMMIT_RECORD;
+        sum.entries += entries;
         // Else it was passed over, and what stands there is older.
         let is_there = ring.load64(at) == seq;
         if seq >= oldest && is_there {

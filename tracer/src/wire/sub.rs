@@ -18,6 +18,13 @@ pub const fn commit_of(len: u32) -> u32 {
     COMMIT_RECORD as u32 + len
 }
 
+/// What a slot's commit counter stands for, bytes and records: `before` is what its sub-buffers before this one had room for.
+#[inline]
+pub const fn counted(commit: u64, before: u64) -> (u64, u64) {
+    let bytes = before.wrapping_add(commit.wrapping_sub(before) & COMMIT_BYTES);
+    (bytes, commit.wrapping_sub(bytes) / COMMIT_RECORD)
+}
+
 /// The header of a sub-buffer.
 ///
 /// | offset | field |

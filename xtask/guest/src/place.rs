@@ -10,7 +10,7 @@ use crate::{Elf, disassembly};
 
 /// Where an instruction stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Place {
+pub struct CodePlace {
     /// Its address.
     pub ip: u64,
     /// The instruction, in Intel's syntax.
@@ -161,7 +161,7 @@ impl<'e> Names<'e> {
 
     /// Where an instruction stands.
     #[must_use]
-    pub fn place(&self, ip: u64) -> Place {
+    pub fn place(&self, ip: u64) -> CodePlace {
         let frames = self.lines.lookup(ip);
         let line = frames
             .iter()
@@ -169,7 +169,7 @@ impl<'e> Names<'e> {
             .or(frames.first())
             .cloned()
             .unwrap_or_default();
-        Place {
+        CodePlace {
             ip,
             instruction: disassembly::text(self.elf, ip),
             function: self.symbols.nearest(ip).unwrap_or_default(),

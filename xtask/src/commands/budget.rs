@@ -16,7 +16,7 @@ use takt_image::Recipe;
 use takt_machine::run::provenance;
 use takt_sweep::What;
 use takt_sweep::budget::file::{FILE, Functions};
-use takt_sweep::budget::{Budget, compare, figures};
+use takt_sweep::budget::{Budget, changes, figures};
 use takt_sweep::document::Document;
 use takt_sweep::prove;
 use takt_sweep::response::CONFIG;
@@ -44,7 +44,7 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
                 budget.functions.clear();
             }
             let (figures, functions) = measure(flags)?;
-            let found = compare::compare(&budget, &figures, &functions);
+            let found = changes::find(&budget, &figures, &functions);
             if !json.as_deref().is_some_and(output::is_stdout) {
                 output::print(&found.text())?;
             }
@@ -79,7 +79,7 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
                 (revision, functions) = (before.revision, before.functions);
             }
             if let Ok(before) = Budget::read(&path, &compiler) {
-                let found = compare::compare(&before, &figures, &functions);
+                let found = changes::find(&before, &figures, &functions);
                 output::print(&found.text())?;
             }
             let nr = figures.len();

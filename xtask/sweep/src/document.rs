@@ -14,9 +14,9 @@ use super::work::Measured;
 use super::{Folder, Plan};
 use takt_base::schema;
 use takt_guest::Elf;
+pub use takt_guest::place::CodePlace;
 use takt_guest::place::Kind;
 use takt_guest::place::Names;
-pub use takt_guest::place::Place;
 
 /// Version of the document.
 pub const SCHEMA: &str = "takt.sweep/3";
@@ -86,9 +86,9 @@ pub struct Astray {
     /// Its position.
     pub position: u32,
     /// Before which instruction it was taken.
-    pub taken: Place,
+    pub taken: CodePlace,
     /// And which stands there on the path.
-    pub expected: Option<Place>,
+    pub expected: Option<CodePlace>,
 }
 
 /// One of the worst arrivals.
@@ -97,7 +97,7 @@ pub struct Worst {
     /// Its position.
     pub position: u32,
     /// The instruction before which it arrived.
-    pub at: Place,
+    pub at: CodePlace,
     /// The interrupt's latency.
     pub irq: u32,
     /// The thread's.
@@ -116,9 +116,9 @@ pub struct Where {
     /// Its instructions.
     pub length: u32,
     /// The instruction that began it.
-    pub begin: Option<Place>,
+    pub begin: Option<CodePlace>,
     /// Its last instruction.
-    pub end: Option<Place>,
+    pub end: Option<CodePlace>,
 }
 
 /// A section of the kernel's, on whichever paths.
@@ -243,7 +243,8 @@ fn stretch(measured: &Measured, config: &SweepConfig, names: &Names<'_>) -> Stre
 /// The sections of all paths by kind and lines.
 fn rank(results: &[Stretch]) -> Vec<Ranked> {
     let mut ranked: Vec<Ranked> = Vec::new();
-    let line = |place: &Option<Place>| place.as_ref().map(|it| it.line.clone()).unwrap_or_default();
+    let line =
+        |place: &Option<CodePlace>| place.as_ref().map(|it| it.line.clone()).unwrap_or_default();
     for result in results {
         for section in &result.sections {
             let (begin, end) = (line(&section.begin), line(&section.end));

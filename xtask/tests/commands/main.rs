@@ -3,13 +3,13 @@
 
 mod attach;
 mod common;
-mod compare;
-mod compare_packages;
 mod cyclictest;
 mod errors;
 mod exports;
 mod flags;
 mod golden;
 mod interrupts;
+mod linux_packages;
+mod linux_rt;
 mod terminal;
 mod verdicts;

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use takt_guest::Elf;
 use takt_machine::load;
 use takt_results::history::{History, store};
-use takt_sweep::budget::compare::compare;
+use takt_sweep::budget::changes;
 use takt_sweep::budget::file::Budget;
 use takt_sweep::document::{self, Document};
 use takt_sweep::{Folder, Plan, SweepConfig, What, text};
@@ -118,7 +118,7 @@ fn budgets() {
     budget.write(&path).unwrap();
     is_never_silent(&path, || {
         let mut read = Budget::read(&path, "rustc")?;
-        let _ = compare(&read, &budget.figures, &budget.functions).text();
+        let _ = changes::find(&read, &budget.figures, &budget.functions).text();
         let is_changed = std::mem::take(&mut read.is_edited);
         Ok((format!("{read:?}"), is_changed))
     });

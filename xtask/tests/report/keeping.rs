@@ -72,7 +72,7 @@ fn change(path: &Path, was: &str, is: &str) {
 fn what_was_edited_is_read_and_said_to_be() {
     let dir = tempfile::tempdir().unwrap();
     let [old, _] = two_runs(dir.path());
-    let place = store::Place::of(&old);
+    let place = store::RunFile::of(&old);
     let path = History::open(dir.path()).unwrap().path(&place);
     change(&path, "\"load\":\"none\"", "\"load\":\"mix\"");
     let (code, stdout, stderr) = done(history(dir.path(), &["list"]));

@@ -2,7 +2,7 @@
 
 mod command;
 mod common;
-mod compare;
+mod compare_runs;
 mod damage;
 mod history;
 mod keeping;

@@ -10,9 +10,9 @@ use super::counts::{entries_before, nr_opened};
 use super::errno;
 use super::guest::Guest;
 
-/// A place in a CPU's ring: a sub-buffer, and how many of its records are before it.
+/// A position in a CPU's ring: a sub-buffer, and how many of its records are before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Position {
     /// The sub-buffer's number.
     pub seq: u64,
     /// Records.
@@ -23,7 +23,7 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Where reading goes on.
-    pub place: Place,
+    pub place: Position,
     /// Records that the guest had written before that place since it booted.
     pub entries: u64,
     /// Events that it had lost by then, as far as its sub-buffers told.
@@ -221,7 +221,7 @@ impl Lane<'_, '_> {
                 continue;
             };
             self.take(&copy, seq, missed);
-            self.progress.place = Place {
+            self.progress.place = Position {
                 seq: seq + 1,
                 index: 0,
             };
@@ -241,7 +241,7 @@ impl Lane<'_, '_> {
             // Otherwise it is read the next time.
             if let Some(missed) = self.missed(ring, view, seq, reading)? {
                 let index = self.take(&copy, seq, missed);
-                self.progress.place = Place { seq, index };
+                self.progress.place = Position { seq, index };
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use takt_tracer::control::ControlView;
 use takt_tracer::ring::observer::RingView;
 use takt_tracer::ring::{Word, position};
-use takt_tracer::wire::{COMMIT_BYTES, COMMIT_RECORD, SUB_COMMIT, SUB_HEADER};
+use takt_tracer::wire::{SUB_COMMIT, SUB_HEADER, counted};
 
 use super::{Result, errno};
 
@@ -116,9 +116,8 @@ impl<'r, R: RingView<Error = std::io::Error>> Slots<'r, R> {
     /// The events that a counter of that slot stands for, while its sub-buffer is `seq`.
     fn entries(&self, seq: u64, counter: u32) -> Result<u64> {
         let commit = self.word(seq, counter)?;
-        let before = seq / self.nr * self.size;
-        let bytes = before.wrapping_add(commit.wrapping_sub(before) & COMMIT_BYTES);
-        Ok(commit.wrapping_sub(bytes) / COMMIT_RECORD)
+        let (_, entries) = counted(commit, seq / self.nr * self.size);
+        Ok(entries)
     }
 
     /// The events that a slot was given before sub-buffer `first` of it, which may have been opened by now, or passed over.
@@ -156,6 +155,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
 
     use super::*;
+    use takt_tracer::wire::COMMIT_RECORD;
 
     const SIZE: u64 = 64;
     const NR: u64 = 4;

@@ -9,7 +9,7 @@ use takt_tracer::control::Setting;
 use takt_tracer::control::{ControlView, MAX_CPUS};
 use takt_tracer::decode::{EventTable, TscClock};
 
-use super::buffer::{Place, Progress};
+use super::buffer::{Position, Progress};
 use super::counts::{Counts, counts, entries_before};
 use super::errors::ErrorLog;
 use super::guest::Guest;
@@ -247,7 +247,7 @@ impl Session {
                 }
                 self.cleared[cpu] = cleared;
                 // Whoever goes on reading misses nothing.
-                let begin = Place {
+                let begin = Position {
                     seq: begin,
                     index: 0,
                 };

@@ -11,7 +11,7 @@ use super::executed::{Executed, LockWait, Span};
 use super::rows::{Breakdown, Group, Part, rows};
 use super::window::{Activation, Kind as Event};
 use takt_guest::place::Kind;
-use takt_guest::place::{Names, Place};
+use takt_guest::place::{CodePlace, Names};
 use takt_guest::stacks::Stack;
 
 /// A stretch with interrupts or preemption off.
@@ -22,9 +22,9 @@ pub struct Section {
     /// Its instructions, those of interrupts that came in between not counted.
     pub length: u64,
     /// The instruction that began it.
-    pub begun_by: Place,
+    pub begun_by: CodePlace,
     /// The one that ended it.
-    pub ended_by: Place,
+    pub ended_by: CodePlace,
 }
 
 impl fmt::Display for Section {

@@ -10,5 +10,5 @@ pub mod store;
 mod summary;
 
 pub use entry::{Configuration, Entry, Histograms, SCHEMA, Setup};
-pub use store::{History, Place};
+pub use store::{History, RunFile};
 pub use summary::Summary;

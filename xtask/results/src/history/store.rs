@@ -44,7 +44,7 @@ pub fn random_id() -> Result<String> {
 pub fn write(history: &Path, entry: &Entry) -> Result<PathBuf> {
     fs::create_dir_all(history).with_context(|| format!("cannot make {}", history.display()))?;
     paths::remove_left_over(history);
-    let path = history.join(Place::of(entry).file());
+    let path = history.join(RunFile::of(entry).file());
     let temp = history.join(format!(".{}{}", entry.id, paths::passing_mark()));
     let written = write_synced(&temp, entry)
         .and_then(|()| Ok(fs::rename(&temp, &path)?))
@@ -76,14 +76,14 @@ fn sum(summary: &Summary, line: &str) -> Result<u64> {
 
 /// Where a run is: its file's name, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct RunFile {
     /// When it was over, in ns since 1970.
     pub finished_unix_ns: u64,
     /// The run's id.
     pub id: String,
 }
 
-impl Place {
+impl RunFile {
     /// Where this run is.
     #[must_use]
     pub fn of(entry: &Entry) -> Self {
@@ -123,7 +123,7 @@ impl fmt::Display for Damaged {
 pub struct History {
     dir: PathBuf,
     /// The latest first.
-    runs: Vec<Place>,
+    runs: Vec<RunFile>,
 }
 
 impl History {
@@ -140,7 +140,7 @@ impl History {
             Ok(entries) => {
                 for entry in entries {
                     let entry = entry.with_context(cannot).help(help)?;
-                    runs.extend(Place::parse(&entry.file_name().to_string_lossy()));
+                    runs.extend(RunFile::parse(&entry.file_name().to_string_lossy()));
                 }
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -155,13 +155,13 @@ impl History {
 
     /// The runs, the latest first.
     #[must_use]
-    pub fn runs(&self) -> &[Place] {
+    pub fn runs(&self) -> &[RunFile] {
         &self.runs
     }
 
     /// The file of a run.
     #[must_use]
-    pub fn path(&self, place: &Place) -> PathBuf {
+    pub fn path(&self, place: &RunFile) -> PathBuf {
         self.dir.join(place.file())
     }
 
@@ -170,7 +170,7 @@ impl History {
     /// # Errors
     ///
     /// If it cannot be read, or is damaged.
-    pub fn entry(&self, place: &Place) -> Result<Entry> {
+    pub fn entry(&self, place: &RunFile) -> Result<Entry> {
         let (summary, line) = self.read(place)?;
         let mut entry = self.parse(place, &line)?;
         if summary.is_none() {
@@ -188,7 +188,7 @@ impl History {
     /// # Errors
     ///
     /// If it cannot be read.
-    pub fn sound_entry(&self, place: &Place) -> Result<Option<Entry>> {
+    pub fn sound_entry(&self, place: &RunFile) -> Result<Option<Entry>> {
         sound(self.entry(place))
     }
 
@@ -197,12 +197,12 @@ impl History {
     /// # Errors
     ///
     /// If one cannot be read.
-    pub fn summaries(&self, places: &[Place]) -> Result<Vec<(Place, Summary)>> {
+    pub fn summaries(&self, places: &[RunFile]) -> Result<Vec<(RunFile, Summary)>> {
         let nr_threads = thread::available_parallelism().map_or(1, usize::from);
         let part = places.len().div_ceil(nr_threads).max(1);
         let mut read = Vec::with_capacity(places.len());
         thread::scope(|scope| {
-            let read_part = |part: &[Place]| part.iter().map(|it| self.summary(it)).collect();
+            let read_part = |part: &[RunFile]| part.iter().map(|it| self.summary(it)).collect();
             let parts = places.chunks(part);
             let parts: Vec<_> = parts
                 .map(|part| scope.spawn(move || read_part(part)))
@@ -226,13 +226,13 @@ impl History {
     /// # Errors
     ///
     /// As [`summaries`](Self::summaries).
-    pub fn of_configuration(&self, key: &str) -> Result<Vec<Place>> {
+    pub fn of_configuration(&self, key: &str) -> Result<Vec<RunFile>> {
         let summaries = self.summaries(&self.runs)?.into_iter();
         let alike = summaries.filter(|(_, summary)| summary.configuration == key);
         Ok(alike.map(|(place, _)| place).collect())
     }
 
-    fn summary(&self, place: &Place) -> Result<Summary> {
+    fn summary(&self, place: &RunFile) -> Result<Summary> {
         let (summary, line) = self.read(place)?;
         if let Some(summary) = summary {
             return Ok(summary);
@@ -243,7 +243,7 @@ impl History {
     }
 
     /// The two lines of a run's file; the first only if the check sum says that both are as they were written.
-    fn read(&self, place: &Place) -> Result<(Option<Summary>, String)> {
+    fn read(&self, place: &RunFile) -> Result<(Option<Summary>, String)> {
         let path = self.path(place);
         let text = input::read(&path)
             .with_context(|| format!("run {} cannot be read: {}", place.id, path.display()))
@@ -256,15 +256,15 @@ impl History {
         Ok((summary, line.to_owned()))
     }
 
-    fn parse(&self, place: &Place, line: &str) -> Result<Entry> {
-        let parsed = Entry::parse(line).and_then(|entry| match Place::of(&entry) == *place {
+    fn parse(&self, place: &RunFile, line: &str) -> Result<Entry> {
+        let parsed = Entry::parse(line).and_then(|entry| match RunFile::of(&entry) == *place {
             true => Ok(entry),
             false => bail!("its name is another run's"),
         });
         parsed.map_err(|error| self.damaged(place, error))
     }
 
-    fn damaged(&self, place: &Place, why: Error) -> Error {
+    fn damaged(&self, place: &RunFile, why: Error) -> Error {
         let path = self.path(place);
         let damaged = Damaged(format!("run {} is damaged: {}", place.id, path.display()));
         why.context(damaged).context(Help(

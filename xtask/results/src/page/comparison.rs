@@ -45,20 +45,20 @@ pub(super) fn section(runs: &[Reported]) -> Result<String> {
 }
 
 /// What one or several of the runs have measured, by its name: a run on CPU 1 has nothing to do with another's CPU 0.
-struct Place {
+struct Measured {
     name: String,
     /// Each latency with the runs that have it, and where it is among what they have measured.
     latencies: Vec<(Latency, Vec<(usize, usize)>)>,
 }
 
 /// All places of all runs, in the order in which they come.
-fn places(runs: &[Reported]) -> Vec<Place> {
-    let mut all: Vec<Place> = Vec::new();
+fn places(runs: &[Reported]) -> Vec<Measured> {
+    let mut all: Vec<Measured> = Vec::new();
     for (nr, run) in runs.iter().enumerate() {
         for (index, slot) in slots(&run.source.run).into_iter().enumerate() {
             let at = all.iter().position(|it| it.name == slot.name);
             let at = at.unwrap_or_else(|| {
-                all.push(Place {
+                all.push(Measured {
                     name: slot.name,
                     latencies: Vec::new(),
                 });
@@ -77,7 +77,7 @@ fn places(runs: &[Reported]) -> Vec<Place> {
 }
 
 /// Those that more than one run has.
-fn shared(runs: &[Reported]) -> impl Iterator<Item = Place> {
+fn shared(runs: &[Reported]) -> impl Iterator<Item = Measured> {
     let is_shared = |(_, measured): &(Latency, Vec<_>)| measured.len() > 1;
     places(runs)
         .into_iter()

@@ -128,7 +128,7 @@ fn longest(stretch: &Stretch, kind: Kind) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::{Budget, compare};
+    use crate::budget::{Budget, changes};
     use crate::prove::{Growth, Refused, Stretch, Why};
 
     fn stretch(place: &str, bound: Option<u64>) -> Stretch {
@@ -220,7 +220,7 @@ mod tests {
         );
         assert!(before.keys().all(|it| is_of_proof(it)) && !is_of_proof("bench.bound"));
         let budget = Budget::new("r".into(), "c".into(), before.clone(), BTreeMap::new());
-        let compare = |now| compare::compare(&budget, &now, &BTreeMap::new());
+        let compare = |now| changes::find(&budget, &now, &BTreeMap::new());
         assert!(compare(before).is_kept());
         let found = compare(all(Some(21), Some(3)));
         let grown = found.grown.iter().map(|it| (&*it.name, it.now));

@@ -4,12 +4,12 @@
 //! |---|---|
 //! | `file` | `takt.budget.toml`: the figures, by whom and of what they were measured |
 //! | `figures` | measuring all of them |
-//! | `compare` | what grew, by how much and in which function |
+//! | `changes` | what grew, by how much and in which function |
 //!
 //! Every figure is exact, so there is no tolerance: one instruction more is more. Improvements are no failure, but are said,
 //! so that `budget update` keeps them.
 
-pub mod compare;
+pub mod changes;
 pub mod figures;
 pub mod file;
 

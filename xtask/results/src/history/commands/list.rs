@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::history::{Entry, History, Place, Summary};
+use crate::history::{Entry, History, RunFile, Summary};
 use anyhow::Result;
 use serde_json::json;
 use takt_base::term::{self, note};
@@ -92,7 +92,7 @@ fn narrow(rows: &mut [Vec<String>], width: usize) -> Vec<&'static str> {
     left_out
 }
 
-fn row((place, of): &(Place, Summary)) -> Vec<String> {
+fn row((place, of): &(RunFile, Summary)) -> Vec<String> {
     vec![
         select::short(&place.id).into(),
         date(place.finished_unix_ns / 1_000_000_000),

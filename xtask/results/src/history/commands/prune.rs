@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::history::{Entry, History, Place};
+use crate::history::{Entry, History, RunFile};
 use anyhow::{Context, Result};
 use takt_base::paths;
 use takt_base::term::WithHelp;
@@ -44,7 +44,7 @@ pub fn run(history: &History, keep: usize, is_dry_run: bool) -> Result<ExitCode>
 }
 
 /// The run's folder, if it is one in `runs/` and still has this run. A folder elsewhere is the user's own.
-fn folder(history: &History, place: &Place) -> Option<PathBuf> {
+fn folder(history: &History, place: &RunFile) -> Option<PathBuf> {
     // What is damaged names no folder.
     let Entry { folder, record, .. } = history.entry(place).ok()?;
     let runs = paths::runs().canonicalize().ok()?;
@@ -54,7 +54,7 @@ fn folder(history: &History, place: &Place) -> Option<PathBuf> {
 }
 
 /// The folder first: should that fail, the run is still there.
-fn remove(history: &History, place: &Place, folder: Option<&Path>) -> Result<()> {
+fn remove(history: &History, place: &RunFile, folder: Option<&Path>) -> Result<()> {
     let file = history.path(place);
     folder
         .map_or(Ok(()), fs::remove_dir_all)

@@ -1,6 +1,6 @@
 //! Naming runs: `latest`, `latest~2`, the first digits of an id; and filtering them.
 
-use crate::history::{Entry, History, Place, Summary};
+use crate::history::{Entry, History, RunFile, Summary};
 use anyhow::{Context, Result, anyhow};
 use takt_base::term::WithHelp;
 
@@ -39,7 +39,7 @@ fn back(text: &str) -> Option<usize> {
 /// # Errors
 ///
 /// If there is none of that name, or more than one.
-pub fn one(history: &History, name: &str) -> Result<Place> {
+pub fn one(history: &History, name: &str) -> Result<RunFile> {
     let runs = history.runs();
     if runs.is_empty() {
         return Err(anyhow!("the history is empty")).help("make a run: cargo xtask latency-run");
@@ -122,7 +122,7 @@ pub(crate) fn filtered(history: &History, filter: Filter<'_>, limit: usize) -> R
 }
 
 /// The runs of the configuration that a filter names by a run; all if it names none.
-fn like(history: &History, filter: Filter<'_>) -> Result<Vec<Place>> {
+fn like(history: &History, filter: Filter<'_>) -> Result<Vec<RunFile>> {
     match &filter.like {
         Some(name) => {
             let like = history.entry(&one(history, name)?)?;
@@ -141,7 +141,7 @@ pub(crate) fn listed(
     history: &History,
     filter: Filter<'_>,
     limit: usize,
-) -> Result<Vec<(Place, Summary)>> {
+) -> Result<Vec<(RunFile, Summary)>> {
     if filter.fields.is_empty() {
         let mut places = like(history, filter)?;
         places.truncate(limit);
@@ -150,7 +150,7 @@ pub(crate) fn listed(
     let entries = filtered(history, filter, limit)?;
     let listed = entries
         .iter()
-        .map(|entry| Ok((Place::of(entry), Summary::of(entry)?)));
+        .map(|entry| Ok((RunFile::of(entry), Summary::of(entry)?)));
     listed.collect()
 }
 

@@ -62,7 +62,7 @@ pub struct Comparison {
 
 /// Compares what was measured with the budgets.
 #[must_use]
-pub fn compare(
+pub fn find(
     budget: &Budget,
     figures: &BTreeMap<String, u64>,
     functions: &BTreeMap<String, Functions>,
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn the_same_is_kept() {
         let budget = budget();
-        let found = compare(&budget, &budget.figures, &budget.functions);
+        let found = find(&budget, &budget.figures, &budget.functions);
         assert!(found.is_kept() && found.is_of_same() && found.functions.is_empty());
     }
 
@@ -339,7 +339,7 @@ mod tests {
         for name in budget.figures.keys() {
             let mut figures = budget.figures.clone();
             *figures.get_mut(name).unwrap() += 1;
-            let found = compare(&budget, &figures, &budget.functions);
+            let found = find(&budget, &figures, &budget.functions);
             assert!(!found.is_kept());
             assert_eq!(found.grown.len(), 1);
             assert_eq!((&found.grown[0].name, found.grown[0].by()), (name, 1));
@@ -348,7 +348,7 @@ mod tests {
             assert_eq!(json["grown"][0]["name"], **name);
             assert_eq!(json["is_kept"], false);
             *figures.get_mut(name).unwrap() -= 2;
-            let found = compare(&budget, &figures, &budget.functions);
+            let found = find(&budget, &figures, &budget.functions);
             assert!(found.is_kept() && found.shrunk.len() == 1);
         }
     }
@@ -362,7 +362,7 @@ mod tests {
             named(&[("wake", 6), ("switch", 15), ("new", 2)]),
         );
         functions.insert("d".into(), named(&[("wake", 8)]));
-        let found = compare(&budget, &budget.figures, &functions);
+        let found = find(&budget, &budget.figures, &functions);
         let expected = [("new", 2, 1), ("wake", 1, 2)];
         let is: Vec<_> = found
             .functions
@@ -399,7 +399,7 @@ mod tests {
             ])
         };
         let budget = Budget::new("r".into(), "c".into(), of(200), functions(5, 10, 40));
-        let found = compare(&budget, &of(201), &functions(7, 11, 41));
+        let found = find(&budget, &of(201), &functions(7, 11, 41));
         let text = found.text();
         let expected = "instructions by function\n     +1  List::push in Queue::add  of b\n     +1  takt_irq_timer  of b\n     +2  wake  of b\n\n\
                         bytes by function\n     +1  Queue::add  of bench.image-x-text\n     +1  takt_irq_timer  of bench.image-x-text\n\n\
@@ -422,7 +422,7 @@ mod tests {
             ("bench.event-text", "instructions"),
         ] {
             let budgets = [48, 64].map(|value| budget(path, value));
-            let found = compare(&budgets[0], &named(&[]), &budgets[1].functions);
+            let found = find(&budgets[0], &named(&[]), &budgets[1].functions);
             let expected = format!("{unit} by function\n    +16  wake  of {path}\n");
             assert!(found.text().starts_with(&expected), "{}", found.text());
         }
@@ -434,7 +434,7 @@ mod tests {
         let names = names.into_iter().chain(["bench.event-bytes-a".into()]);
         let of = |value| names.clone().map(|name| (name, value)).collect();
         let budget = Budget::new("r".into(), "c".into(), of(8), BTreeMap::new());
-        let text = compare(&budget, &of(9), &BTreeMap::new()).text();
+        let text = find(&budget, &of(9), &BTreeMap::new()).text();
         assert!(text.contains("+1  and 3 more by as much"), "{text}");
         assert!(text.contains("bench.event-bytes-a "), "{text}");
     }
@@ -443,7 +443,7 @@ mod tests {
     fn other_figures_are_told() {
         let budget = budget();
         let figures = named(&[("bench.a", 10), ("new", 1)]);
-        let found = compare(&budget, &figures, &budget.functions);
+        let found = find(&budget, &figures, &budget.functions);
         assert!(!found.is_of_same());
         assert_eq!(found.unknown, ["new"]);
         assert_eq!(found.missing, ["image.c", "sweep.b.length"]);

@@ -17,7 +17,7 @@ pub(super) fn is_unavailable(error: &str) -> bool {
 
 /// Every limit holds in the idle system, each system took the samples that it was to take, and Takt's are those of
 /// `latency-run` with the same flags.
-pub(super) fn linux_rt(stage: &Stage) -> Result<()> {
+pub(super) fn beside_takt(stage: &Stage) -> Result<()> {
     let dir = stage.dir("compare");
     let mut words = vec![
         "compare", "linux-rt", "-q", "-d", "300ms", "--json", "-", "-o", &dir,
