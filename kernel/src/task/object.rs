@@ -18,6 +18,7 @@ use super::gate::Gate;
 use super::lease::Leases;
 use super::log::Log;
 use super::program::Program;
+use super::trace::Rate;
 
 /// How many tasks an image can have.
 pub use crate::config::MAX_TASKS;
@@ -53,10 +54,11 @@ pub struct Task {
     pub(super) is_watching: AtomicBool,
     pub(super) pending: Pending,
     pub(super) log: UnsafeCell<Log>,
+    pub(super) events: UnsafeCell<Rate>,
     pub(super) ended: UnsafeCell<Option<Ended>>,
 }
 
-// SAFETY: what it logs is the task's own thread's, and so is how it ended while it lives; others read that inside a section. What has
+// SAFETY: what it logs and emits is the task's own thread's, and so is how it ended while it lives; others read that inside a section. What has
 // stopped its threads changes inside sections, on the one CPU of theirs.
 unsafe impl Sync for Task {}
 
@@ -132,6 +134,7 @@ impl Task {
             is_watching: AtomicBool::new(false),
             pending: Pending::new(),
             log: UnsafeCell::new(Log::new()),
+            events: UnsafeCell::new(Rate::new()),
             ended: UnsafeCell::new(None),
         }
     }

@@ -1,4 +1,5 @@
-//! Events that tasks emit: their words come in registers, and of a dynamic field the bytes from the task's own memory.
+//! Events that tasks emit: their words come in registers, and of a dynamic field the bytes from the task's own memory. So many in a
+//! time, so that others' have room in the ring.
 
 use takt_abi::Error;
 use takt_tracer::event::{Id, Layout, Packed};
@@ -6,26 +7,85 @@ use takt_tracer::wire::MAX_BYTES;
 
 use super::frame::Frame;
 use super::object::Task;
+use crate::clock::{Instant, Nanos};
 use crate::probe::flags::Event;
 use crate::probe::sink::IrqsOnSink;
+
+/// How many events a task's thread may emit, before it is looked whether [`PERIOD`] is over since it was given as many the last
+/// time; what is above is dropped, and counted.
+const MAX_EVENTS: u32 = 10_000;
+const PERIOD: Nanos = Nanos::from_millis(100);
+
+/// What is kept of that.
+pub(super) struct Rate {
+    left: u32,
+    dropped: u32,
+    /// When it is given more, in cycles.
+    end: u64,
+}
+
+impl Rate {
+    pub(super) const fn new() -> Self {
+        Self {
+            left: 0,
+            dropped: 0,
+            end: 0,
+        }
+    }
+
+    /// Counts an event, and says whether it may be emitted.
+    #[inline(always)]
+    fn may_emit(&mut self, task: &str) -> bool {
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                true
+            }
+            None => self.may_have_more(task),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn may_have_more(&mut self, task: &str) -> bool {
+        let now = Instant::now().cycles();
+        if now < self.end {
+            self.dropped = self.dropped.saturating_add(1);
+            return false;
+        }
+        self.left = MAX_EVENTS - 1;
+        self.end = now + PERIOD.to_cycles().get();
+        let dropped = core::mem::take(&mut self.dropped);
+        if dropped != 0 {
+            defmt::warn!("{=str}: {=u32} events were dropped", task, dropped);
+        }
+        true
+    }
+}
 
 impl Task {
     /// [`Call::Trace`](takt_abi::Call::Trace), by the task's own thread.
     #[inline(never)]
     pub(super) fn trace(&self, event: u64, at: u64, frame: &Frame) -> Result<(), Error> {
         let behind = (event as u32).wrapping_sub(self.program.events_at as u32);
-        let events = self.program.events;
-        let event_of = |number| events.get(number).filter(|_| behind.is_multiple_of(2));
-        let known = event_of(behind as usize / 2).ok_or(Error::InvalidArgument)?;
+        // Half of it, and more than there can be if that is none.
+        let number = behind.rotate_right(1) as usize;
+        let known = self.program.events.get(number);
+        let known = known.ok_or(Error::InvalidArgument)?;
         if !(known.is_on)() {
             return Ok(());
         }
-        // One byte more tells that there were more.
-        let len = ((event >> 32) as usize).min(MAX_BYTES + 1);
+        // SAFETY: the task's own thread, in the kernel, and no one else uses it.
+        let rate = unsafe { &mut *self.events.get() };
+        if !rate.may_emit(self.program.name) {
+            return Ok(());
+        }
         if !known.has_bytes {
             send(known, frame, None);
             return Ok(());
         }
+        // One byte more tells that there were more.
+        let len = ((event >> 32) as usize).min(MAX_BYTES + 1);
         if self.has_others() {
             return self.trace_copy(known, at, len, frame);
         }

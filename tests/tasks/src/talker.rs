@@ -18,6 +18,7 @@ const EMITS: u64 = 3;
 const WAITS: u64 = 4;
 const MEASURES: u64 = 5;
 const FORGES: u64 = 6;
+const EMITS_TOO_MANY: u64 = 7;
 
 event! {
     /// Emitted without anything.
@@ -62,6 +63,7 @@ fn main(what: u64) {
         WAITS => waits(),
         MEASURES => exit(measures()),
         FORGES => forges(),
+        EMITS_TOO_MANY => emits_too_many(),
         FLOODS => (0..1000u32).for_each(|round| defmt::info!("round {=u32}", round)),
         _ => exit(99),
     }
@@ -160,6 +162,15 @@ fn measures() -> u64 {
         took = now() - between - (between - before);
     }
     took
+}
+
+/// More than there may be, and one a while later.
+fn emits_too_many() {
+    for _ in 0..20_000 {
+        trace_event!(pair, 1u32, 2u32);
+    }
+    sleep_until(Instant::after(Nanos::new(200_000_000)));
+    trace_event!(pair, 1u32, 2u32);
 }
 
 fn now() -> u64 {

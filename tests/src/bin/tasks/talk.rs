@@ -17,6 +17,7 @@ const EMITS: u64 = 3;
 const WAITS: u64 = 4;
 const MEASURES: u64 = 5;
 const FORGES: u64 = 6;
+const EMITS_TOO_MANY: u64 = 7;
 
 /// Its events, in the order of their names.
 const PAIR: usize = 1;
@@ -97,6 +98,16 @@ target_test! {
         check!(on <= 250, "an event takes {on} instructions");
         print(format_args!("bench task-event insn {on}\n"));
         print(format_args!("bench task-event-off insn {off}\n"));
+        Ok(())
+    }
+
+    /// Twenty thousand events in no time: what is too much is dropped, and said; a while later events are recorded again.
+    fn a_flood_of_events_is_dropped(Alone) {
+        switch(PAIR, true)?;
+        trace::tracing_on();
+        let before = trace::counters_of(0).entries;
+        talk(EMITS_TOO_MANY)?;
+        check_eq!(trace::counters_of(0).entries - before, 10_001);
         Ok(())
     }
 
