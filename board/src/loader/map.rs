@@ -177,6 +177,23 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn what_is_named_is_so_whatever_it_is() {
+        let bytes = entries(&[
+            (0, 0x9f000, 1),
+            (0xf0000, 0x10000, 2),
+            (0x1000, u64::MAX, 7),
+        ]);
+        let named = |map: MemoryMap<'_>| map.named().collect::<Vec<_>>();
+        assert_eq!(
+            named(MemoryMap::new(&bytes, 24).unwrap()),
+            [0..0x9f000, 0xf0000..0x10_0000, 0x1000..u64::MAX]
+        );
+        // An entry that is cut names nothing.
+        assert_eq!(named(MemoryMap::new(&bytes[..71], 24).unwrap()).len(), 2);
+        assert_eq!(named(MemoryMap::UNKNOWN), [0..u64::MAX]);
+    }
+
+    #[test]
     fn ranges_without_an_end_do_not_wrap() {
         let bytes = entries(&[(0x1000, u64::MAX, 1), (0, u64::MAX, 1)]);
         let map = MemoryMap::new(&bytes, 24).unwrap();

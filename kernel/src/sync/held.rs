@@ -3,8 +3,11 @@
 use core::marker::PhantomData;
 
 use super::raw_mutex::{Long, RawMutex};
+use crate::arch::{interrupts, percpu};
 use crate::clock::Instant;
 use crate::error::Error;
+use crate::sched;
+use crate::thread::tcb::{NEVER_WAITS, TcbRef};
 
 /// What one of the kernel's own mutexes is the right to.
 pub(crate) trait Right {
@@ -23,17 +26,29 @@ impl<R: Right> Held<R> {
     /// Waits until no one else has it.
     ///
     /// # Errors
-    /// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
+    /// Those of [`Mutex::lock`](crate::sync::Mutex::lock). [`Error::WrongContext`] also where nobody has it: what it is the right
+    /// to may take waiting.
     ///
     /// # Context
-    /// Threads that may block.
+    /// Threads that may block, and the boot context, in which nobody else is.
     #[inline(never)]
     pub(crate) fn wait() -> Result<Self, Error> {
+        if !sched::may_block() && !is_boot() {
+            return Err(Error::WrongContext);
+        }
         R::MUTEX.lock(Instant::NEVER, Long::Refused)?;
         Ok(Self {
             _not_send: PhantomData,
         })
     }
+}
+
+/// Whether this is the boot context: the idle thread before anyone else runs, with interrupts off that no guard of its counts.
+fn is_boot() -> bool {
+    let me = TcbRef::current();
+    !interrupts::are_enabled()
+        && me.atomic() == NEVER_WAITS
+        && percpu::preempt_byte() & !percpu::NO_RESCHED == 1
 }
 
 impl<R: Right> Drop for Held<R> {

@@ -154,8 +154,8 @@ pub fn physical(address: usize) -> u64 {
     }
     let n = ((address - STACKS) / PAGE) as usize;
     // SAFETY: nobody changes these tables once stacks are mapped.
-    let tables = unsafe { &*TABLES.0.get() };
-    tables.stacks[n / 512][n % 512].addr().as_u64() + address % PAGE
+    let stacks = unsafe { &(*TABLES.0.get()).stacks };
+    stacks[n / 512][n % 512].addr().as_u64() + address % PAGE
 }
 
 /// Where `len` bytes of physical memory are found that may lie where the stacks' window is; `None` if not all of them are mapped,
@@ -163,20 +163,34 @@ pub fn physical(address: usize) -> u64 {
 #[must_use]
 pub fn find(address: usize, len: usize) -> Option<usize> {
     let (begin, end) = (address as u64, (address as u64).checked_add(len as u64)?);
-    // SAFETY: only `map_devices` changes these tables later, an entry at a time.
-    let tables = unsafe { &*TABLES.0.get() };
     let is_behind = begin < STACKS_END && end > STACKS;
-    let (tables, base) = match is_behind {
-        true => (&tables.behind[..], STACKS),
-        false => (&tables.level2[..], 0),
+    let (entries, base) = match is_behind {
+        true => (entries_behind(), STACKS),
+        false => (entries(), 0),
     };
     let mut pages = begin.checked_sub(base)? / LARGE..(end - base).div_ceil(LARGE);
     let is_mapped = pages.all(|page| {
-        let table = tables.get(page as usize / 512);
-        table.is_some_and(|table| !table[page as usize % 512].is_unused())
+        let entry = entries.get(page as usize);
+        entry.is_some_and(|entry| entry.load(Relaxed) != 0)
     });
     let offset = if is_behind { BEHIND - STACKS } else { 0 };
     is_mapped.then_some(address + offset as usize)
+}
+
+/// The entries of the large pages one to one. Once the tables are in force [`map_devices`] alone changes them, one at a time.
+fn entries() -> &'static [AtomicU64] {
+    // SAFETY: only the address is taken.
+    let entries = unsafe { &raw const (*TABLES.0.get()).level2 }.cast();
+    // SAFETY: these are the entries, of which nobody has a reference that is not to an atomic once the tables are in force.
+    unsafe { core::slice::from_raw_parts(entries, NR_LEVEL2 * 512) }
+}
+
+/// Those of the window's addresses, at the other place.
+fn entries_behind() -> &'static [AtomicU64] {
+    // SAFETY: only the address is taken.
+    let entries = unsafe { &raw const (*TABLES.0.get()).behind }.cast();
+    // SAFETY: these are the entries, which nobody changes once the tables are in force.
+    unsafe { core::slice::from_raw_parts(entries, NR_BEHIND * 512) }
 }
 
 /// Why the tables could not be built.
@@ -289,11 +303,7 @@ pub fn map_devices() {
         .union(Flags::NO_EXECUTE)
         .union(Flags::NO_CACHE)
         .union(Flags::WRITE_THROUGH);
-    // SAFETY: only the address is taken.
-    let entries = unsafe { &raw const (*TABLES.0.get()).level2 }.cast::<AtomicU64>();
-    // SAFETY: these are the entries, and once the tables are in force nobody writes to them but here.
-    let entries = unsafe { core::slice::from_raw_parts(entries, NR_LEVEL2 * 512) };
-    for (page, entry) in entries.iter().enumerate() {
+    for (page, entry) in entries().iter().enumerate() {
         // An address that no entry maps is in no TLB.
         let _ = entry.compare_exchange(0, (page as u64 * LARGE) | DEVICE.bits(), Relaxed, Relaxed);
     }

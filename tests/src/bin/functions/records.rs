@@ -197,7 +197,7 @@ target_test! {
         let filter = Filter::of_addresses(&[address(leaf)]);
         let before = Instant::now();
         function::set_filter(&filter)?;
-        let most = (Instant::now() - before).get();
+        let most = (Instant::now() - before).to_nanos().get();
         let other = worker::spawn(0, PRIORITY + 1, leaves, 0)?;
         for delay in (0..most).step_by(most as usize / 150) {
             trace::set_tracer("irqsoff")?;
