@@ -23,14 +23,10 @@ pub struct Wanted<'w> {
 /// What was seen of a trace.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Passed {
-    /// Records.
-    pub nr_records: u64,
-    /// Those that were exported.
+    /// Records that were exported.
     pub nr_matching: u64,
     /// Damage in sub-buffers.
     pub nr_damages: u64,
-    /// What is behind the time that is wanted was not looked at.
-    pub is_cut: bool,
     /// The time of the last item, in cycles.
     last: u64,
     /// Sub-buffers that are missing before it, with an unknown number of events.
@@ -58,14 +54,12 @@ pub fn pass(
         match &item {
             Item::Record(record) if names.clock.ns(record.ts) > wanted.selection.to => {
                 // So is whatever comes.
-                passed.is_cut = true;
                 break;
             }
             Item::Record(record) => {
                 // Its names are wanted all the same.
                 names.learn(record);
                 is_wanted = is_wanted && wanted.filters.matches(record, names);
-                passed.nr_records += 1;
                 passed.nr_matching += u64::from(is_wanted);
             }
             Item::Damage(damage) => {

@@ -1,6 +1,7 @@
 //! A whole `trace.bin`: checked and indexed.
 
 use std::io::{Read, Seek, SeekFrom};
+use std::ops::RangeInclusive;
 use std::vec::Vec;
 
 use super::frames::{Entry, FrameReader};
@@ -35,6 +36,8 @@ pub struct TraceFile<R> {
 pub(super) struct Lane {
     /// Where their payloads are, by ascending sequence number.
     pub(super) offsets: Vec<u64>,
+    /// How many of them end before the time that is wanted begins.
+    pub(super) nr_before: usize,
     pub(super) gaps: Gaps,
     summary: CpuSummary,
     last: Option<SubHeader>,
@@ -66,19 +69,19 @@ impl<R: Read + Seek> TraceFile<R> {
     /// [`Error`] if it cannot be read or its header is unusable. Damage to frames is no error: see
     /// [`damage`](Self::damage).
     pub fn open(input: R) -> Result<Self, Error> {
-        Self::open_until(input, u64::MAX, |_| true)
+        Self::open_range(input, 0..=u64::MAX, |_| true)
     }
 
-    /// As [`open`](Self::open), but reads no further than it has to for what was recorded on the CPUs that are wanted up to
-    /// this time, in nanoseconds: until each of them has shown a sub-buffer that begins later. Where sub-buffers are missing
+    /// As [`open`](Self::open), but reads no further than it has to for what was recorded on the CPUs that are wanted in this
+    /// time, in nanoseconds: until each of them has shown a sub-buffer that begins later. Where sub-buffers are missing
     /// it reads to the end, since how much they had is known further on only. [`is_whole`](Self::is_whole) says what came of
-    /// it.
+    /// it. Of sub-buffers before this time [`merge`](Self::merge) gives what gives names only, and what is damaged or lost.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_until(
+    pub fn open_range(
         mut input: R,
-        to_ns: u64,
+        range_ns: RangeInclusive<u64>,
         is_wanted: impl Fn(u8) -> bool,
     ) -> Result<Self, Error> {
         input
@@ -118,7 +121,13 @@ impl<R: Read + Seek> TraceFile<R> {
                             skipped: frame.payload.len() as u64,
                             fault,
                         });
-                    } else if lane.last.is_some_and(|last| clock.ns(last.ts) > to_ns) {
+                        continue;
+                    }
+                    let begins = lane.last.map_or(0, |last| clock.ns(last.ts));
+                    if begins < *range_ns.start() {
+                        lane.nr_before = lane.offsets.len() - 1;
+                    }
+                    if begins > *range_ns.end() {
                         lane.is_past = true;
                         let is_over = |lane: &Lane| lane.is_past && lane.gaps.all().is_empty();
                         if lanes.iter().all(is_over) {

@@ -69,6 +69,8 @@ impl<R: Read + Seek> Input for R {}
 #[derive(Debug)]
 struct Cursor<'a> {
     offsets: &'a [u64],
+    /// How many of them are before the time that is wanted.
+    nr_before: usize,
     gaps: &'a Gaps,
     sub: Option<SubBuffer>,
     last: Option<SubHeader>,
@@ -80,6 +82,7 @@ impl<'a, R: Read + Seek> Merge<'a, R> {
         let sub_size = file.header().sub_size as usize;
         let cursor = |lane: &'a Lane| Cursor {
             offsets: lane.offsets.as_slice(),
+            nr_before: lane.nr_before,
             gaps: &lane.gaps,
             sub: None,
             last: None,
@@ -162,8 +165,10 @@ impl<'a> Cursor<'a> {
                 return Ok(None);
             };
             self.offsets = rest;
+            let is_before = self.nr_before > 0;
+            self.nr_before = self.nr_before.saturating_sub(1);
             let bytes = source.load(*offset)?;
-            let sub = match SubBuffer::new(bytes, *offset) {
+            let mut sub = match SubBuffer::new(bytes, *offset) {
                 Ok(sub) => sub,
                 Err(damage) => {
                     self.head = Some(Item::Damage(damage));
@@ -171,6 +176,9 @@ impl<'a> Cursor<'a> {
                 }
             };
             let header = *sub.header();
+            if is_before {
+                sub.pass_over();
+            }
             self.sub = Some(sub);
             let told = lost_since(self.last.as_ref(), &header);
             let gap = self.gaps.before(header.seq);

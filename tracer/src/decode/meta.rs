@@ -143,6 +143,11 @@ pub enum Role {
 }
 
 impl EventDef {
+    /// Whether it gives something a name, which is wanted wherever it is recorded.
+    pub(super) const fn gives_name(&self) -> bool {
+        matches!(self.role, Role::Name { .. } | Role::IrqName { .. })
+    }
+
     /// The part of the name before the colon.
     pub fn system(&self) -> &str {
         self.name.split_once(':').map_or("", |(system, _)| system)

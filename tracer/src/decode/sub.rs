@@ -35,6 +35,8 @@ pub struct SubBuffer {
     is_back_known: bool,
     /// The bytes may have holes.
     is_salvage: bool,
+    /// Only records that give names are wanted.
+    is_passed_over: bool,
 }
 
 /// The header of a sub-buffer, if it makes sense.
@@ -123,7 +125,13 @@ impl SubBuffer {
             records: 0,
             is_back_known: false,
             is_salvage: false,
+            is_passed_over: false,
         }
+    }
+
+    /// Checks all of it, and gives those records only that give names: it is before the time that is wanted.
+    pub(super) const fn pass_over(&mut self) {
+        self.is_passed_over = true;
     }
 
     /// Its header.
@@ -206,6 +214,11 @@ impl SubBuffer {
         }
         let ts = self.half << 32 | u64::from(low);
         self.advance_time(ts)?;
+        if self.is_passed_over && !event.gives_name() {
+            self.at += len as usize;
+            self.records += 1;
+            return Ok(None);
+        }
 
         let [_, _, ctx, tid] = word.to_le_bytes();
         let (context, tid) = match event.layout {

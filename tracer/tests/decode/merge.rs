@@ -6,9 +6,10 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 use takt_tracer::decode::{Error, FrameReader, FrameWriter, Item, TraceFile};
+use takt_tracer::event::Id;
 use takt_tracer::wire::{CHANNEL_LOG, FILE_MAGIC_LOG, FileHeader};
 
-use crate::world::{Sink, WAKEUP, Wakeup, World, file_header, sample, table};
+use crate::world::{CREATE, Create, Sink, WAKEUP, Wakeup, World, file_header, sample, table};
 
 /// A file with these records: CPU and gap to the record before.
 fn file(records: &[(usize, u64)]) -> Vec<u8> {
@@ -279,7 +280,7 @@ fn reading_ends_behind_what_is_wanted() {
             input: Cursor::new(file),
             end: Rc::clone(&end),
         };
-        let mut trace = TraceFile::open_until(input, to_ns, |cpu| cpus.contains(&cpu)).unwrap();
+        let mut trace = TraceFile::open_range(input, 0..=to_ns, |cpu| cpus.contains(&cpu)).unwrap();
         let (is_whole, read) = (trace.is_whole(), end.get());
         let records = trace.merge(&table).filter(|item| match item {
             Ok(Item::Record(record)) => cpus.contains(&record.cpu) && record.ts <= 2 * to_ns,
@@ -311,4 +312,57 @@ fn reading_ends_behind_what_is_wanted() {
     assert_eq!(same(read(file(100, false), sixth, &[0])), (wanted, part));
     let (_, is_whole) = same(read(file(NR, true), sixth, &[0, 1]));
     assert_eq!(is_whole, whole);
+}
+
+#[test]
+fn before_what_is_wanted_come_names_and_what_is_wrong() {
+    const NR: u64 = 400;
+    let file = |first: Id| {
+        let mut world = World::new(2);
+        for step in 0..NR {
+            for cpu in 0..2 {
+                world.at(cpu, 2000 * step + cpu as u64, 0xc0, 3);
+                match step {
+                    0 => Wakeup::emit::<Sink>(first, 0u8, 95u8, cpu as u8),
+                    _ if step % 50 == 7 => {
+                        Create::emit::<Sink>(CREATE, step as u8, 1u8, cpu as u8, "name")
+                    }
+                    _ => Wakeup::emit::<Sink>(WAKEUP, step as u8, 95u8, cpu as u8),
+                }
+            }
+            world.hand_over();
+        }
+        world.finish()
+    };
+    let (sound, table) = (file(WAKEUP), table());
+    let read = |file: &[u8], from_ns: u64| -> Vec<(u64, String)> {
+        let mut trace =
+            TraceFile::open_range(Cursor::new(file), from_ns..=u64::MAX, |_| true).unwrap();
+        let items = trace.merge(&table).map(|item| match item.unwrap() {
+            Item::Record(record) => (record.ts, record.event.name.clone()),
+            item => (0, format!("{item:?}")),
+        });
+        items.collect()
+    };
+    let all = read(&sound, 0);
+    assert_eq!(all.len() as u64, 2 * NR);
+    for from_ns in [1, 50_000, 199_999, 200_000, 200_001, NR * 1000 + 1] {
+        let part = read(&sound, from_ns);
+        // A cycle is half a nanosecond.
+        let is_wanted = |it: &&(u64, String)| it.0 >= 2 * from_ns || it.1.ends_with("thread_name");
+        let of = |items: &[(u64, String)]| -> Vec<_> {
+            items.iter().filter(is_wanted).cloned().collect()
+        };
+        assert_eq!(of(&part), of(&all), "{from_ns}");
+        // Of each CPU no more than a sub-buffer is before.
+        let nr_before = part.iter().filter(|it| !is_wanted(it)).count();
+        assert!(nr_before < 2 * 256 / 8, "{from_ns}: {nr_before}");
+    }
+
+    // An event that there is not, in the first sub-buffer.
+    let damaged = file(Id::from_number(14));
+    for from_ns in [0, 200_000] {
+        let is_there = |(_, text): &(u64, String)| text.contains("UnknownEvent");
+        assert!(read(&damaged, from_ns).iter().any(is_there), "{from_ns}");
+    }
 }

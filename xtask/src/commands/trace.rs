@@ -125,9 +125,9 @@ impl Source {
             let is_it = |cpus: CpuSet| cpus.iter().any(|wanted| wanted == cpu);
             selection.cpus.is_none_or(is_it)
         };
-        let trace = TraceFile::open_until(
+        let trace = TraceFile::open_range(
             BufReader::with_capacity(BUFFER, file),
-            selection.to,
+            selection.from..=selection.to,
             is_wanted,
         )
         .with_context(|| format!("cannot read {}", path.display()))?;
@@ -242,11 +242,6 @@ impl Source {
         let note = |damage: &Damage| tell!("damaged: {damage}");
         let passed = takt_host::pass(&mut self.trace, &wanted, &mut names, &mut *export, &note)?;
         damages += passed.nr_damages;
-        let nr_records = if passed.is_cut {
-            found
-        } else {
-            passed.nr_records
-        };
         if is_whole
             && let Some(lost) = passed.lost_at_end(nr_cpus, found, self.expected)
             && selection.has(&lost, &names)
@@ -256,9 +251,7 @@ impl Source {
         export.end(&names)?;
         // An empty output may as well be of an empty trace.
         if passed.nr_matching == 0 && !(selection.is_all() && self.filters.is_empty()) {
-            term::note(format_args!(
-                "0 of {nr_records} records are what was asked for"
-            ));
+            term::note(format_args!("0 of {found} records are what was asked for"));
         }
         if damages != 0 {
             bail!("the trace is damaged in {}", recorded::places(damages));
