@@ -15,7 +15,7 @@ use takt_base::device::Device;
 use takt_base::term::WithHelp;
 use takt_guest;
 use takt_guest::Elf;
-use takt_guest::frames::{Damage, FrameReader};
+use takt_guest::frames::{Damage, FrameScanner};
 use takt_machine::qemu::GuestExit;
 use takt_machine::run::RunConfig;
 use takt_machine::run::live::Live;
@@ -110,7 +110,7 @@ impl Session<'_> {
     /// If nothing of use comes at all, a file cannot be written, or the user wants out.
     pub fn take(&self, port: Port, receiver: &mut Receiver) -> Result<Taken> {
         let mut watch = Watch::start().context("cannot watch for Ctrl-C")?;
-        let mut frames = FrameReader::of_line(port, is_plausible);
+        let mut frames = FrameScanner::of_line(port, is_plausible);
         let mut view: Option<Live> = None;
         let mut started = Instant::now();
         let mut asked: Option<Instant> = None;

@@ -1,4 +1,4 @@
-//! [`FrameReader`]: sound frames out of a stream, whatever lies between them.
+//! [`FrameScanner`]: sound frames out of a stream, whatever lies between them.
 
 use std::io::{self, Read};
 
@@ -23,7 +23,7 @@ pub struct Damage {
 }
 
 /// Reads sound frames. After a damaged one the search goes on right behind its magic.
-pub struct FrameReader<R> {
+pub struct FrameScanner<R> {
     input: R,
     /// The frame given out last, or what is being looked at.
     buffer: Vec<u8>,
@@ -35,15 +35,15 @@ pub struct FrameReader<R> {
     stray: Option<Vec<u8>>,
 }
 
-impl<R> std::fmt::Debug for FrameReader<R> {
+impl<R> std::fmt::Debug for FrameScanner<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FrameReader")
+        f.debug_struct("FrameScanner")
             .field("damage", &self.damage)
             .finish_non_exhaustive()
     }
 }
 
-impl FrameReader<Box<dyn Read>> {
+impl FrameScanner<Box<dyn Read>> {
     /// Reads a file; one that is not there is empty.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl FrameReader<Box<dyn Read>> {
     }
 }
 
-impl<R: Read> FrameReader<R> {
+impl<R: Read> FrameScanner<R> {
     /// Reads frames from `input`, which should be buffered.
     pub fn new(input: R) -> Self {
         Self {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     fn read_all(bytes: &[u8]) -> (Vec<(u32, Vec<u8>)>, Damage) {
-        let mut reader = FrameReader::new(bytes);
+        let mut reader = FrameScanner::new(bytes);
         let mut frames = Vec::new();
         while let Some((header, payload)) = reader.next().unwrap() {
             frames.push((header.seq, payload.to_vec()));

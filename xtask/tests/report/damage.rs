@@ -6,6 +6,8 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use takt_guest::Elf;
+use takt_guest::place::Names;
+use takt_image::tasks::manifest::Manifest;
 use takt_machine::load;
 use takt_results::history::{History, store};
 use takt_sweep::budget::changes;
@@ -164,4 +166,54 @@ fn sweeps() {
         let is_changed = !std::mem::take(&mut read.edited).is_empty();
         Ok((format!("{read:?}"), is_changed))
     });
+}
+
+/// Whoever writes a manifest means what it says, whatever that is; reading it ends, and says where it makes no sense.
+#[test]
+fn manifests() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("takt.app.toml");
+    let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/tasks/takt.app.toml");
+    let bytes = fs::read(whole).unwrap();
+    let mut random = Random(11);
+    let mut refused = 0;
+    for _ in 0..NR {
+        fs::write(&path, random.damage(&bytes)).unwrap();
+        refused += u64::from(Manifest::read(&path).is_err());
+    }
+    assert!((NR / 4..NR).contains(&refused), "{refused} refused");
+}
+
+/// An image may say anything: what is read of it ends without a panic.
+#[test]
+fn images() {
+    let path = Path::new(env!("CARGO_BIN_EXE_fake-qemu"));
+    let whole = fs::read(path).unwrap();
+    let mut random = Random(13);
+    let mut refused = 0;
+    for number in 0..NR {
+        let mut bytes = whole.clone();
+        // Headers are in front and at the end.
+        let zone = match number % 3 {
+            0 => 0..64,
+            1 => bytes.len() - 4096..bytes.len(),
+            _ => 0..bytes.len(),
+        };
+        bytes[zone.start + random.below(zone.len())] ^= 1 << random.below(8);
+        if number % 8 == 0 {
+            bytes.truncate(random.below(bytes.len()));
+        }
+        let Ok(elf) = Elf::parse(path, bytes) else {
+            refused += 1;
+            continue;
+        };
+        // What takes long, some times.
+        if number % 32 == 1 {
+            let functions = elf.functions();
+            if let Some((address, _)) = functions.get(random.below(functions.len())) {
+                let _ = Names::new(&elf).place(*address);
+            }
+        }
+    }
+    assert!((NR / 10..NR).contains(&refused), "{refused} refused");
 }

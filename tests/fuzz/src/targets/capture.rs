@@ -2,7 +2,7 @@
 //!
 //! Input: one byte, bit 0 of which asks for repaired checksums, and the stream.
 
-use takt_guest::frames::FrameReader;
+use takt_guest::frames::FrameScanner;
 use takt_tracer::wire::FrameHeader;
 
 use crate::sample;
@@ -20,7 +20,7 @@ pub fn run(input: &[u8]) {
     if flags & 1 != 0 {
         sample::repair(&mut stream, 0);
     }
-    let mut reader = FrameReader::new(&*stream);
+    let mut reader = FrameScanner::new(&*stream);
     let mut sound = 0;
     while let Some((header, payload)) = reader.next().expect("memory can be read") {
         assert_eq!(header.sum_over(payload), header.sum);

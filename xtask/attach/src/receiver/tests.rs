@@ -7,7 +7,7 @@ use takt_timerlat::stats::view::Memory as _;
 use takt_tracer::wire::line::{BUILD_ID, MemoryWriter};
 
 use super::*;
-use takt_guest::frames::FrameReader;
+use takt_guest::frames::FrameScanner;
 
 const BASE: u64 = 0x10_0000;
 const NR_RESULTS: u32 = 6;
@@ -101,7 +101,7 @@ fn receive(bytes: &[u8]) -> Result<Done> {
         is_named: true,
     };
     let mut receiver = Receiver::new(image, dir.path(), &dir.path().join("capture.bin")).unwrap();
-    let mut frames = FrameReader::of_line(Line(bytes), is_plausible);
+    let mut frames = FrameScanner::of_line(Line(bytes), is_plausible);
     let (mut answer, mut pauses) = (None, 0);
     // What is left of a frame is given up as often as the line is silent: each time it is less.
     while pauses < 10_000 {

@@ -18,7 +18,7 @@ use takt_tracer::wire::{
 
 use super::folder::{LOG, TRACE};
 use takt_guest::Elf;
-use takt_guest::frames::{Damage, FrameReader};
+use takt_guest::frames::{Damage, FrameScanner};
 use takt_guest::rings;
 
 /// What the file headers say, apart from what the capture itself shows.
@@ -156,7 +156,7 @@ pub struct Rest {
 /// If a file cannot be read or written, or the frames have a version that is not ours.
 pub fn demux(capture: &Path, dir: &Path, facts: FileFacts, rest: &Rest) -> Result<CaptureCount> {
     let mut demux = Demux::new(dir, facts)?;
-    let mut reader = FrameReader::open(capture).context("cannot read the capture")?;
+    let mut reader = FrameScanner::open(capture).context("cannot read the capture")?;
     let mut restarts = 0;
     while let Some((header, payload)) = reader.next().context("cannot read the capture")? {
         if demux.is_of_next_boot(&header) {

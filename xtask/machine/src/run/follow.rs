@@ -16,7 +16,7 @@ use crate::samples;
 use takt_base::input;
 use takt_guest;
 use takt_guest::Ram;
-use takt_guest::frames::FrameReader;
+use takt_guest::frames::FrameScanner;
 use takt_guest::{Elf, events};
 
 /// An activation of a measured thread.
@@ -83,7 +83,7 @@ pub(super) fn follow(
         file: None,
         is_over,
     };
-    let mut frames = FrameReader::new(BufReader::with_capacity(BUFFER, growing));
+    let mut frames = FrameScanner::new(BufReader::with_capacity(BUFFER, growing));
     while let Some((header, payload)) = frames.next().context("cannot read the capture")? {
         if header.channel != CHANNEL_TRACE {
             continue;

@@ -12,7 +12,7 @@ use takt_tracer::wire::CHANNEL_TRACE;
 
 use super::Values;
 use takt_guest;
-use takt_guest::frames::FrameReader;
+use takt_guest::frames::FrameScanner;
 use takt_guest::{Elf, events};
 use takt_machine::counted::Plugin;
 use takt_machine::counted::log::Log;
@@ -90,7 +90,7 @@ fn with_timerlat(
     let length = activation(&marks, &log)?;
     values.insert(format!("activation{suffix}"), length);
     let table = events::table(elf)?;
-    let mut frames = FrameReader::open(&folder.capture())?;
+    let mut frames = FrameScanner::open(&folder.capture())?;
     let mut latencies = Vec::new();
     while let Some((header, payload)) = frames.next()? {
         if header.channel != CHANNEL_TRACE {

@@ -6,7 +6,7 @@ use takt_tracer::wire::CHANNEL_TRACE;
 
 use super::Values;
 use super::latency::RUN;
-use takt_guest::frames::FrameReader;
+use takt_guest::frames::FrameScanner;
 use takt_guest::{Elf, events};
 use takt_machine::run::once::Folder;
 
@@ -29,7 +29,7 @@ pub(super) fn measure(elf: &Elf, folder: &Folder, values: &mut Values) -> Result
     let table = events::table(elf)?;
     let ids: Vec<_> = table.iter().map(|event| event.id.to_string()).collect();
     folder.boot(elf, &format!("{RUN} events={}", ids.join(",")))?;
-    let mut frames = FrameReader::open(&folder.capture())?;
+    let mut frames = FrameScanner::open(&folder.capture())?;
     let [mut switches, mut pairs, mut all] = <[Sum; 3]>::default();
     while let Some((header, payload)) = frames.next()? {
         if header.channel != CHANNEL_TRACE {
