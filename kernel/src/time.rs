@@ -54,7 +54,8 @@ pub fn until_next_deadline() -> Nanos {
 }
 
 /// Has this CPU forget what it has learnt of where timers lie. Never needed, but from here on arming timers takes the same
-/// whenever it is done, as seen from `origin`: for measurements that are repeated.
+/// whenever it is done, as seen from `origin`: for measurements that are repeated. With an `origin` behind some deadlines it only
+/// takes longer.
 ///
 /// # Context
 /// Threads and interrupt handlers.

@@ -283,7 +283,9 @@ impl<const N: usize> TimerList<N> {
         if back as u64 > ahead {
             // It is ahead of the deadline, and none is behind.
             core::hint::cold_path();
-        } else if self.has(named) && self.slot(self.deadlines[named]) == slot - back as u64 {
+        } else if self.has(named)
+            && self.slot(self.deadlines[named]) == slot.wrapping_sub(back as u64)
+        {
             place.at = named;
         } else {
             core::hint::cold_path();

@@ -27,7 +27,7 @@ fn run(ops: &[Op]) {
                     assert_eq!(queue.insert(id, deadline), model.insert(id.raw(), deadline));
                 }
             }
-            Op::Step(_) => {}
+            Op::Step(_) | Op::Forget(_) => {}
         }
         let earliest = model.earliest();
         assert_eq!(queue.earliest(), earliest.map(|(at, id)| (at, tid(id))));

@@ -19,6 +19,8 @@ enum Op {
     Begin(u16, u64),
     /// One step of one of those that have begun.
     Step(usize),
+    /// What was learnt is forgotten, and slots begin there, wherever that is.
+    Forget(u64),
 }
 
 fn ops(nr_timers: u16, nr_deadlines: u64, len: usize) -> impl Strategy<Value = Vec<Op>> {
@@ -36,6 +38,7 @@ fn ops(nr_timers: u16, nr_deadlines: u64, len: usize) -> impl Strategy<Value = V
         2 => (0..nr_deadlines).prop_map(Op::Rearm),
         3 => (0..nr_timers, deadline()).prop_map(|(id, deadline)| Op::Begin(id, deadline)),
         8 => (0..100usize).prop_map(Op::Step),
+        1 => deadline().prop_map(Op::Forget),
     ];
     prop::collection::vec(op, 1..len)
 }
@@ -69,6 +72,7 @@ fn run<const N: usize>(ops: &[Op]) {
                     assert_eq!(queue.insert(id, deadline), model.insert(id.raw(), deadline));
                 }
             }
+            Op::Forget(origin) => queue.forget(origin),
             Op::Begin(id, deadline) => begun.push(Begun::new(id, deadline)),
             Op::Step(_) if begun.is_empty() => {}
             Op::Step(which) => {
