@@ -109,6 +109,9 @@ static LAST_UNEXPECTED: AtomicU32 = AtomicU32::new(0);
 
 /// A device vector that has a handler: what an interrupt is routed to. The board takes it by value, so that no two devices
 /// share a handler.
+///
+/// Dropped, it keeps vector and handler for good; [`release`](Self::release) gives them back. What a board's driver has opened
+/// stays open, so its vector is its own for the life of the system.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Irq {
     vector: u8,
@@ -167,7 +170,7 @@ impl Nmi {
 /// [released](Irq::release) it: see [`register`].
 ///
 /// # Errors
-/// [`Error::OutOfResources`] if all have one, or had one of another name.
+/// [`Error::OutOfResources`] if all [`NR_DEVICE_VECTORS`] have one, or had one of another name.
 pub fn request(name: &'static str, handler: Handler, argument: usize) -> Result<Irq, Error> {
     let all = || (0..NR_DEVICE_VECTORS).rev();
     let of_name = all().filter(|index| NAMES[*index].get() == Some(name));
