@@ -41,7 +41,15 @@ pub(crate) fn start((number, role): (usize, u64), what: u32) -> Result<Started, 
 impl Started {
     /// Waits for its end, and says how that was.
     pub(crate) fn end(self) -> Result<Ended, Failure> {
-        let limit = Instant::after(Nanos::from_secs(1));
+        self.end_until(Instant::after(Nanos::from_secs(1)))
+    }
+
+    /// The same without a timer for that.
+    pub(crate) fn end_at_last(self) -> Result<Ended, Failure> {
+        self.end_until(Instant::NEVER)
+    }
+
+    fn end_until(self, limit: Instant) -> Result<Ended, Failure> {
         self.0.join(limit)?;
         let ended = task::all()[self.1].ended();
         ended.ok_or_else(|| Failure::new(format_args!("it has not ended")))

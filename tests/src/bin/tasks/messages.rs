@@ -90,17 +90,21 @@ target_test! {
         let costs = code_of(start(CLIENT, 7)?)?;
         supervisor.succeeds()?;
         let [fault, reply, restart] = [costs & 0xffff, costs >> 16 & 0xffff, costs >> 32];
-        // Of a thread of the kernel's, and of a task's.
+        // Of a thread of the kernel's, and of a task's, where nothing else is armed.
         let due = Instant::after(Nanos::from_micros(100));
         sleep_until(due)?;
         let kernel = Instant::now().cycles() - due.cycles();
-        let user = code_of(start(CLIENT, 13)?)?;
+        let user = match start(CLIENT, 13)?.end_at_last()? {
+            Ended::Exited(code) => code,
+            other => return Err(Failure::new(format_args!("{other:?}"))),
+        };
         note!("from a deadline to a thread {kernel}, in ring 3 {user}");
         let bell = start(BELL, 0)?;
         let notify = code_of(start(CLIENT, 11)?)?;
         bell.succeeds()?;
         note!("null call {null}, call and reply {call}, notification {notify}");
         note!("fault to supervisor {fault}, its reply {reply}, restart {restart}");
+        check!(user <= kernel + 15, "a deadline reaches ring 3 after {user} instructions, a thread after {kernel}");
         check!(notify <= 120, "a notification takes {notify} instructions");
         check!(fault <= 150, "a fault takes {fault} instructions to the supervisor");
         check!(reply <= 140, "the reply to a fault takes {reply} instructions");
@@ -115,6 +119,7 @@ target_test! {
             ("fault-reply", reply),
             ("restart", restart),
             ("deadline", user),
+            ("deadline-kernel", kernel),
         ];
         for (name, value) in all {
             print(format_args!("bench task-{name} insn {value}\n"));

@@ -155,9 +155,8 @@ target_test! {
             return Err(Failure::new(format_args!("{ended:?}")));
         };
         note!("1 operations, call and reply {}", code >> 32);
-        if asked.cpus == 2 {
-            print(format_args!("bench task-call-reply-cpus insn {}\n", code >> 32));
-        }
+        let (cpus, call) = (asked.cpus, code >> 32);
+        print(format_args!("bench task-call-reply-cpus-{cpus} insn {call}\n"));
         Ok(())
     }
 

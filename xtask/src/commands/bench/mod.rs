@@ -191,6 +191,7 @@ fn measure(look: impl FnOnce(&Elf, &Folder, &[(String, u64)]) -> Result<()>) -> 
     let tasks = super::test::with_tasks("tasks", "tests/tasks/takt.app.toml")?;
     for test in [
         "messages::calls_are_short",
+        "team::calls_within_a_task_are_short",
         "measured::deadlines_reach_user_space",
         "devices::interrupts_reach_drivers",
         "talk::events_are_cheap",
@@ -204,9 +205,11 @@ fn measure(look: impl FnOnce(&Elf, &Folder, &[(String, u64)]) -> Result<()>) -> 
         })?;
         values.extend(images::lines(&booted.serial)?);
     }
-    let words = "capture=off cpus=2 test=spread::calls_between_cpus_are_measured";
-    let booted = folder.boot_on(2, &tasks, words, |arguments| arguments)?;
-    values.extend(images::lines(&booted.serial)?);
+    for cpus in [2, 4] {
+        let words = format!("capture=off cpus={cpus} test=spread::calls_between_cpus_are_measured");
+        let booted = folder.boot_on(cpus, &tasks, &words, |arguments| arguments)?;
+        values.extend(images::lines(&booted.serial)?);
+    }
     locks::measure(&folder, &mut values)?;
     tell!("Tracing functions …");
     functions::measure(&folder, &mut values)?;
