@@ -20,6 +20,8 @@ const WATCHED: (usize, u64) = (7, 19);
 /// Their supervisor.
 const WATCHES: (usize, u64) = (KEEPER.0, 20);
 
+/// Of a period of a millisecond. One at the end of a period and the next one behind it are twice as much: tests that ask how late
+/// others are have a machine alone, where the periods begin with the task.
 const BUDGET: Nanos = Nanos::from_micros(200);
 
 /// What it ends with.
@@ -119,7 +121,7 @@ target_test! {
     }
 
     /// Whom the server has called before runs on the budget of whoever calls the server, not for nothing at that one's priority.
-    fn a_budget_is_lent_along_a_chain(Shared) {
+    fn a_budget_is_lent_along_a_chain(Alone) {
         let other = start_at((KEEPER.0, SERVER.1), 0, 31)?;
         let server = start_at(SERVER, 0, 30)?;
         let before = overruns(SPENDER);
@@ -135,7 +137,7 @@ target_test! {
     }
 
     /// Who is served along a chain goes on by the budget that is lent to it when a call of its own has ended by its time-out.
-    fn a_time_out_takes_no_other_budget_back(Shared) {
+    fn a_time_out_takes_no_other_budget_back(Alone) {
         let silent = start_at((KEEPER.0, SPENDER.1), 13, 31)?;
         let last = start_at((CLIENT.0, SERVER.1), 0, 32)?;
         let server = start_at(SERVER, 0, 30)?;
@@ -151,7 +153,7 @@ target_test! {
     }
 
     /// Calls without end do not evade it, whichever instruction the budget ends at.
-    fn calls_do_not_evade_a_budget(Shared) {
+    fn calls_do_not_evade_a_budget(Alone) {
         let supervisor = start(WATCHES, 0)?;
         let server = start(SERVER, 0)?;
         let before = overruns(SPENDER);
