@@ -17,7 +17,7 @@
 //! | [`tree`] | which files there are |
 //! | [`files`] | one module for each group of files |
 //! | [`shell`] | `tracefs shell` |
-//! | [`mount`] | `tracefs mount` |
+//! | [`mount`] | what `tracefs mount` needs; `takt-mount` mounts |
 //!
 //! Reading takes nothing from the guest and costs it nothing: what a pipe has read is remembered here. Settings are
 //! carried out by a thread of the guest, which is there only if the guest was started for it.
