@@ -236,7 +236,8 @@ fn seen_by_others(stage: &Stage, files: &Files) -> Result<()> {
     )?;
     let commands = "cat set_ftrace_filter max_graph_depth set_ftrace_pid; echo '*wait::finish' > set_ftrace_notrace\n\
                     echo 7 > tracing_thresh";
-    let done = stage.xtask(&["tracefs", "shell", "--attach", "tracefs", "-c", commands])?;
+    let run = files.run.display().to_string();
+    let done = stage.xtask(&["tracefs", "shell", "--attach", &run, "-c", commands])?;
     let seen = done.code(0)?.stdout;
     ensure!(
         seen == "takt_kernel::time::sleep_until\n3\n10\n",

@@ -36,6 +36,11 @@ impl Running {
         command.spawn().map(Self).context("cannot start a process")
     }
 
+    /// Its number, of which the folder is named that it fills.
+    pub(super) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
     /// What it prints, for who reads it meanwhile.
     pub(super) fn stdout(&mut self) -> Result<ChildStdout> {
         self.0.stdout.take().context("its stdout is taken")
@@ -334,7 +339,8 @@ pub(super) fn with_mount(dir: PathBuf, act: impl FnOnce(&Files) -> Result<()>) -
     // What mounts may have to be built.
     stage::wait_until(|| dir.join("current_tracer").exists() || mount.is_over().unwrap_or(true))?;
     ensure!(!mount.is_over()?, "it has ended");
-    let files = Files { dir };
+    let run = paths::runs().join(format!(".tracefs.tmp-{}", mount.pid()));
+    let files = Files { dir, run };
     act(&files)?;
     mount.signal(Signal::INT);
     mount.wait()?.code(0)?;
@@ -343,9 +349,10 @@ pub(super) fn with_mount(dir: PathBuf, act: impl FnOnce(&Files) -> Result<()>) -
     Ok(())
 }
 
-/// A folder in which the files are.
+/// A folder in which the files are, and that of the run that they are of.
 pub(super) struct Files {
     dir: PathBuf,
+    pub(super) run: PathBuf,
 }
 
 impl Files {

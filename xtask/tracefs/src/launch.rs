@@ -133,7 +133,8 @@ fn workload(smp: u8, load: Load) -> Config {
     }
 }
 
-/// Attaches to a run that goes on: the folder that it was told to make, or its name in `runs`, with or without number.
+/// Attaches to a run that goes on: the folder that it was told to make, its name in `runs`, with or without number, or the
+/// folder that it fills meanwhile.
 ///
 /// # Errors
 ///
@@ -159,6 +160,9 @@ pub fn attach(run: &Path) -> Result<Guest> {
 
 /// The folder that a run in progress is filling.
 fn find(run: &Path) -> Result<PathBuf> {
+    if run.join(LIVE).is_file() {
+        return Ok(run.to_owned());
+    }
     let stem = run
         .file_name()
         .context("--attach needs the name of a run")?
@@ -177,7 +181,10 @@ fn find(run: &Path) -> Result<PathBuf> {
         [one] => Ok(one.clone()),
         [] => Err(anyhow!("no run {} goes on", run.display()))
             .help("runs are found while they go on: the name is that of --output, else timerlat, cyclictest or tracefs"),
-        many => bail!("{} runs of the name {stem} go on: give each an --output of its own", many.len()),
+        many => {
+            let folders: Vec<_> = many.iter().map(|dir| format!("\n  {}", dir.display())).collect();
+            bail!("{} runs of the name {stem} go on; --attach takes the folder of one:{}", many.len(), folders.concat())
+        }
     }
 }
 
