@@ -76,6 +76,7 @@ pub(crate) mod object;
 pub(crate) mod overrun;
 mod pending;
 mod program;
+mod rate;
 mod threads;
 pub mod timerlat;
 mod trace;

@@ -18,7 +18,7 @@ use super::gate::Gate;
 use super::lease::Leases;
 use super::log::Log;
 use super::program::Program;
-use super::trace::Rate;
+use super::rate::Rate;
 
 /// How many tasks an image can have.
 pub use crate::config::MAX_TASKS;

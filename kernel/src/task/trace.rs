@@ -1,5 +1,4 @@
-//! Events that tasks emit: their words come in registers, and of a dynamic field the bytes from the task's own memory. So many in a
-//! time, so that others' have room in the ring.
+//! Events that tasks emit: their words come in registers, and of a dynamic field the bytes from the task's own memory.
 
 use takt_abi::Error;
 use takt_tracer::event::{Id, Layout, Packed};
@@ -7,61 +6,8 @@ use takt_tracer::wire::MAX_BYTES;
 
 use super::frame::Frame;
 use super::object::Task;
-use crate::clock::{Instant, Nanos};
 use crate::probe::flags::Event;
 use crate::probe::sink::IrqsOnSink;
-
-/// How many events a task's thread may emit, before it is looked whether [`PERIOD`] is over since it was given as many the last
-/// time; what is above is dropped, and counted.
-const MAX_EVENTS: u32 = 10_000;
-const PERIOD: Nanos = Nanos::from_millis(100);
-
-/// What is kept of that.
-pub(super) struct Rate {
-    left: u32,
-    dropped: u32,
-    /// When it is given more, in cycles.
-    end: u64,
-}
-
-impl Rate {
-    pub(super) const fn new() -> Self {
-        Self {
-            left: 0,
-            dropped: 0,
-            end: 0,
-        }
-    }
-
-    /// Counts an event, and says whether it may be emitted.
-    #[inline(always)]
-    fn may_emit(&mut self, task: &str) -> bool {
-        match self.left.checked_sub(1) {
-            Some(left) => {
-                self.left = left;
-                true
-            }
-            None => self.may_have_more(task),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn may_have_more(&mut self, task: &str) -> bool {
-        let now = Instant::now().cycles();
-        if now < self.end {
-            self.dropped = self.dropped.saturating_add(1);
-            return false;
-        }
-        self.left = MAX_EVENTS - 1;
-        self.end = now + PERIOD.to_cycles().get();
-        let dropped = core::mem::take(&mut self.dropped);
-        if dropped != 0 {
-            defmt::warn!("{=str}: {=u32} events were dropped", task, dropped);
-        }
-        true
-    }
-}
 
 impl Task {
     /// [`Call::Trace`](takt_abi::Call::Trace), by the task's own thread.
