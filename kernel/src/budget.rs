@@ -42,7 +42,7 @@ fn account_of(scheduled: &mut Scheduled, thread: TcbRef) -> Charged {
     if !task.is_alive() {
         return own(task);
     }
-    let waiter = scheduled.with_kernel(|kernel| task.port.served.first(kernel));
+    let waiter = scheduled.with_chains(|kernel| task.port.served.first(kernel));
     let lent = waiter.and_then(|it| lent_by(scheduled, it));
     lent.or_else(|| own(task))
 }

@@ -72,24 +72,6 @@ pub(crate) fn kick(cpu: CpuRef) {
     proof::not_alone!("nobody kicks the only CPU");
 }
 
-/// [`kick`] when this CPU gives up the kernel lock, which is held the shorter for that.
-///
-/// # Context
-/// Inside a section with the lock.
-pub(crate) fn kick_behind_section(cpu: CpuRef) {
-    // Changed by this CPU alone, with interrupts off.
-    let kicks = &CpuRef::this().kicks;
-    kicks.store(kicks.load(Relaxed) | 1 << cpu.number(), Relaxed);
-}
-
-/// Sends the kicks that were left for the end of a section.
-pub(crate) extern "C" fn send_kicks() {
-    let kicks = &CpuRef::this().kicks;
-    let due = kicks.load(Relaxed);
-    kicks.store(0, Relaxed);
-    bits(due).for_each(|cpu| kick(CpuRef::of(cpu)));
-}
-
 /// Odd while the CPUs are to stand still; each time another number.
 pub(crate) static GENERATION: AtomicU32 = AtomicU32::new(0);
 
@@ -99,7 +81,7 @@ pub(crate) static STOPPED: AtomicU32 = AtomicU32::new(0);
 /// Stands still as long as someone patches (`arch::stop`).
 ///
 /// # Context
-/// The handler of a kick, or who waits for another CPU's call; with interrupts off and without the kernel lock.
+/// The handler of a kick, or who waits for another CPU's call; with interrupts off and without a lock.
 #[inline(always)]
 pub(crate) fn stand_still() {
     loop {

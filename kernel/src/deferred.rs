@@ -10,20 +10,24 @@
 //! under way, first does all of that.
 //!
 //! # Invariants
-//! * An object stands in the list iff its [`Work`] says so, and only while it has something to do, for which threads wait
-//!   that borrow it: so it cannot go away or be moved.
+//! * An object stands in its lock's list iff its [`Work`] says so, and only while it has something to do, for which threads wait
+//!   that borrow it: so it cannot go away or be moved while that lock is held.
+//! * A list with objects has its bit in [`LEFT`].
 //! * While there is something to do, the timer of some CPU is armed or runs.
 
 use core::cell::Cell;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_scheduler::{ThreadId, TimerId};
 
 use crate::arch::percpu::CpuRef;
 use crate::arch::{apic, tsc};
 use crate::config::{MAX_THREADS, MAX_TIMERS};
-use crate::section::{self, Any, Kernel, Kind, Section};
+use crate::lock::{self, NR_LOCKS};
+use crate::section::{self, Any, Kernel, Kind, Scheduled, Section};
 use crate::thread_set::ThreadSet;
 use crate::timers;
+use crate::waiters::Waiters;
 
 /// Each CPU's timer for it, behind those of software timers.
 pub(crate) const TIMER: TimerId = TimerId::new((MAX_THREADS + MAX_TIMERS) as u16);
@@ -38,7 +42,7 @@ pub(crate) struct Work {
     step: unsafe fn(*const (), Section<Any>),
 }
 
-// SAFETY: the cells are used with the kernel lock held, which one CPU has at a time.
+// SAFETY: the cells are used with the object's lock held, which one CPU has at a time.
 unsafe impl Sync for Work {}
 // SAFETY: not moved while it is in the list.
 unsafe impl Send for Work {}
@@ -62,43 +66,51 @@ impl Work {
         self.is_queued.get()
     }
 
-    /// Leaves what there is to do with `object`, which it is part of, to the timer.
+    /// Leaves what there is to do with `object`, which it is part of and whose first queue this is, to the timer. In a section of
+    /// the object.
     #[cold]
     #[inline(never)]
-    pub(crate) fn queue<K: Kind, T>(&self, section: Section<K>, object: &T) {
+    pub(crate) fn queue<K: Kind, T>(&self, section: Section<K>, first: &Waiters, object: &T) {
         self.object.set(core::ptr::from_ref(object).cast());
         if !self.is_queued.replace(true) {
-            let last = LIST.last.replace(self);
+            let list = list_of(first);
+            let last = list.last.replace(self);
             self.prev.set(last);
             self.next.set(core::ptr::null());
             match listed(&section, last) {
                 Some(last) => last.next.set(self),
-                None => LIST.first.set(self),
+                None => {
+                    list.first.set(self);
+                    LEFT.fetch_or(list.bit, Relaxed);
+                }
             }
         }
-        arm(section);
+        arm(section.narrow());
     }
 
-    /// Takes it off the list, if it is there: all is done.
+    /// Takes it off the list, if it is there: all is done. In a section of the object.
     #[inline(always)]
-    pub(crate) fn done(&self, kernel: &mut Kernel) {
+    pub(crate) fn done(&self, kernel: &mut Kernel, first: &Waiters) {
         if self.is_queued() {
-            self.unqueue(kernel);
+            self.unqueue(kernel, list_of(first));
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn unqueue(&self, kernel: &mut Kernel) {
+    fn unqueue(&self, kernel: &mut Kernel, list: &List) {
         self.is_queued.set(false);
         let (prev, next) = (self.prev.get(), self.next.get());
         match listed(kernel, prev) {
             Some(prev) => prev.next.set(next),
-            None => LIST.first.set(next),
+            None => list.first.set(next),
         }
         match listed(kernel, next) {
             Some(next) => next.prev.set(prev),
-            None => LIST.last.set(prev),
+            None => list.last.set(prev),
+        }
+        if list.first.get().is_null() {
+            LEFT.fetch_and(!list.bit, Relaxed);
         }
     }
 }
@@ -110,18 +122,51 @@ fn listed<'w>(_: &Kernel, place: *const Work) -> Option<&'w Work> {
     unsafe { place.as_ref() }
 }
 
+/// Of the objects of one lock those with something to do.
+#[repr(align(32))]
 struct List {
     first: Cell<*const Work>,
     last: Cell<*const Work>,
+    /// Which bit of [`LEFT`] is its.
+    bit: u32,
 }
 
-// SAFETY: both ends are used with the kernel lock held, which one CPU has at a time.
+// SAFETY: both ends are used with that lock held, which one CPU has at a time.
 unsafe impl Sync for List {}
 
-static LIST: List = List {
-    first: Cell::new(core::ptr::null()),
-    last: Cell::new(core::ptr::null()),
+impl List {
+    /// Of none of the objects of the lock of that number.
+    const fn new(number: usize) -> Self {
+        Self {
+            first: Cell::new(core::ptr::null()),
+            last: Cell::new(core::ptr::null()),
+            bit: 1 << number,
+        }
+    }
+}
+
+static LISTS: [List; NR_LOCKS] = {
+    let mut lists = [const { List::new(0) }; NR_LOCKS];
+    let mut number = 1;
+    while number < NR_LOCKS {
+        lists[number] = List::new(number);
+        number += 1;
+    }
+    lists
 };
+
+/// That of the lock of an object, by its first queue.
+#[inline(always)]
+fn list_of(first: &Waiters) -> &'static List {
+    &LISTS[lock::number(first)]
+}
+
+/// A bit for each lock whose list has objects.
+static LEFT: AtomicU32 = AtomicU32::new(0);
+const _: () = assert!(NR_LOCKS <= u32::BITS as usize);
+
+/// From which list on the next one with objects is looked for, wrapping: so that each has its turn.
+static TURN: AtomicU32 = AtomicU32::new(0);
 
 /// At these threads walks along chains of owners are to go on.
 static WALKS: ThreadSet = ThreadSet::new();
@@ -130,9 +175,8 @@ static WALKS: ThreadSet = ThreadSet::new();
 #[cold]
 #[inline(never)]
 pub(crate) fn walk_on(tid: ThreadId) {
-    let section = section::enter();
     WALKS.insert(tid);
-    arm(section);
+    arm(section::own());
 }
 
 /// Whether an interrupt is pending, or a timer due.
@@ -145,43 +189,53 @@ pub(crate) fn must_give_way() -> bool {
 }
 
 /// Has the timer come, unless it does so already; ends the section.
-fn arm<K: Kind>(mut section: Section<K>) {
+fn arm<K: Kind>(mut section: Section<K, Scheduled>) {
     let cpu = CpuRef::this();
     if section.cpu(cpu).timers.is_armed(TIMER) {
         return section.leave_quietly();
     }
-    timers::insert_and_leave(section.narrow(), TIMER, tsc::now());
+    timers::insert_and_leave(section, TIMER, tsc::now());
 }
 
-/// Does some of it: of the first object in the list, and of one walk. Neither keeps the other waiting.
+/// Does some of it: of the first object of a list, and of one walk. Neither keeps the other waiting.
 ///
 /// # Context
 /// A timer's function.
 pub(crate) fn run(walk: impl FnOnce(ThreadId)) {
+    let turn = TURN.load(Relaxed);
+    let left = LEFT.load(Relaxed).rotate_right(turn);
+    if left != 0 {
+        let number = (turn + left.trailing_zeros()) % u32::BITS;
+        TURN.store(number + 1, Relaxed);
+        do_some(number as usize % NR_LOCKS);
+    }
+    if let Some(tid) = WALKS.take() {
+        walk(tid);
+    }
+    let section = section::own();
+    let is_more = LEFT.load(Relaxed) != 0 || !WALKS.is_empty();
+    if is_more {
+        arm(section);
+    } else {
+        section.leave_quietly();
+    }
+}
+
+/// Does some of what is left of the first object in the list of the lock of that number.
+fn do_some(number: usize) {
     let mut first: *const Work = core::ptr::null();
     loop {
-        let section = section::enter();
-        let place = LIST.first.get();
+        let section = section::own().lock(|| lock::of_number(number));
+        let place = LISTS[number].first.get();
         let work = listed(&section, place).filter(|_| first.is_null() || first == place);
         let Some(work) = work else {
-            section.leave_quietly();
-            break;
+            return section.leave_quietly();
         };
         first = place;
         // SAFETY: in the list's section the object is alive, and the function is its own.
         unsafe { (work.step)(work.object.get(), section) };
         if must_give_way() {
-            break;
+            return;
         }
-    }
-    if let Some(tid) = WALKS.take() {
-        walk(tid);
-    }
-    let section = section::enter();
-    let is_more = !LIST.first.get().is_null() || !WALKS.is_empty();
-    if is_more {
-        arm(section);
-    } else {
-        section.leave_quietly();
     }
 }

@@ -171,7 +171,7 @@ fn timed_out(scheduled: &mut Scheduled, tid: ThreadId) {
 /// every timer keep registers.
 #[inline(never)]
 fn timed_out_of_object(scheduled: &mut Scheduled, thread: TcbRef) {
-    let owner = scheduled.with_kernel(|kernel| {
+    let taken_out = |kernel: &mut Kernel| {
         // Another CPU may have been first.
         if is_smp!() && kernel.look_at(thread).woken != Woken::Not {
             return None;
@@ -184,8 +184,10 @@ fn timed_out_of_object(scheduled: &mut Scheduled, thread: TcbRef) {
         } else {
             None
         })
-    });
-    let Some(owner) = owner else { return };
+    };
+    let Some(owner) = scheduled.with_lock(|| thread.lock(), taken_out) else {
+        return;
+    };
     sched::wake(scheduled, thread, Woken::TimedOut);
     if let Some(owner) = owner {
         walk(scheduled, owner);

@@ -1,22 +1,27 @@
-//! The kernel lock, where more than one CPU runs.
+//! The kernel's locks, where more than one CPU runs.
 //!
-//! It protects the objects, and what objects and other CPUs know of a thread. What a CPU schedules needs no lock: nobody else
-//! changes that ([`other_cpu`](crate::other_cpu)). It is a ticket lock, and the only one, so there is no order to keep. It is
-//! taken for one section, with interrupts off, and nobody waits for anything while it is held: with N CPUs a wait is at most
-//! N - 1 of the longest section with the lock.
+//! An object that threads wait for has a lock: one of a few, which its address chooses ([`of`]), so that it needs no room for one,
+//! and may be gone when the lock is given back. Threads, and the mutexes and messages that chain them to others, have one lock for all
+//! ([`CHAINS`]), since a step along a chain changes several of them. What a CPU schedules needs none: nobody else changes that
+//! ([`other_cpu`](crate::other_cpu)).
+//!
+//! A CPU has one lock at a time, so there is no order to keep. It takes it for one section, with interrupts off, and nobody waits for
+//! anything while he holds it. They are ticket locks: with N CPUs a wait is at most N - 1 of the longest section with a lock.
 //!
 //! # Code
 //! Calls that keep every register, for rare paths out of hot code. An ordinary call costs the function around it up to twelve
 //! instructions even if it is never made: what lives across it has to be in callee-saved registers, which are saved at the
 //! beginning and restored at the end. These keep all general registers themselves, so that one CPU pays nothing but the place
-//! where they are patched in.
+//! where they are patched in. Which lock a CPU has is noted in its block, or a section would have to keep that in a register.
 
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU32;
 
 use crate::arch::percpu::{PerCpu, behind_gs};
-use crate::cpus::{self, is_smp};
+use crate::config::MAX_CPUS;
+use crate::cpus::is_smp;
+use crate::waiters::Waiters;
 
 global_asm!(
     ".section .text.thunk, \"ax\"",
@@ -24,12 +29,17 @@ global_asm!(
     "takt_thunks:",
     ".balign 64",
     "takt_thunk_lock:",
+    // The lock's address, which was pushed.
     "push rcx",
-    "mov ecx, 1",
-    "lock xadd [rip + {lock} + {next}], ecx",
+    "mov rcx, [rsp + 16]",
+    "mov gs:[{held}], ecx",
+    "push rax",
+    "mov eax, 1",
+    "lock xadd [rcx + {next}], eax",
     "1:",
-    "cmp [rip + {lock} + {serving}], ecx",
+    "cmp [rcx + {serving}], eax",
     "jne 2f",
+    "pop rax",
     "pop rcx",
     "ret",
     "2:",
@@ -37,36 +47,25 @@ global_asm!(
     "jmp 1b",
     ".balign 64",
     "takt_thunk_unlock:",
+    "push rcx",
+    "mov ecx, gs:[{held}]",
     // Nobody else writes it.
-    "inc dword ptr [rip + {lock} + {serving}]",
-    // Other CPUs are told behind the section, which is the shorter for it.
-    "cmp dword ptr gs:[{kicks}], 0",
-    "jne 1f",
-    "ret",
-    "1:",
-    ".irp r, rax,rcx,rdx,rsi,rdi,r8,r9,r10,r11",
-    "push \\r",
-    ".endr",
-    "call {send_kicks}",
-    ".irp r, r11,r10,r9,r8,rdi,rsi,rdx,rcx,rax",
-    "pop \\r",
-    ".endr",
+    "inc dword ptr [rcx + {serving}]",
+    "pop rcx",
     "ret",
     ".text",
-    kicks = const behind_gs(offset_of!(PerCpu, kicks)),
-    send_kicks = sym cpus::send_kicks,
-    lock = sym LOCK,
-    next = const offset_of!(KernelLock, next),
-    serving = const offset_of!(KernelLock, serving),
+    held = const behind_gs(offset_of!(PerCpu, held)),
+    next = const offset_of!(Lock, next),
+    serving = const offset_of!(Lock, serving),
 );
 
-/// A call that the compiler takes for an instruction: it keeps the general registers, not the SSE ones. The stack is
+/// Asks for a call that the compiler takes for instructions: it keeps the general registers, not the SSE ones. The stack is
 /// aligned for it, since it does not say `nostack`.
 macro_rules! call {
-    ($name:literal) => {
+    ([$($line:literal),*] $(, $lock:ident)?) => {
         // SAFETY: the thunk keeps what is not declared here, and is an ordinary function otherwise.
         unsafe {
-            asm!(concat!("call ", $name),
+            asm!($($line,)* $($lock = in(reg) $lock,)?
                 out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
                 out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
                 out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
@@ -75,38 +74,73 @@ macro_rules! call {
     };
 }
 
-/// The kernel lock: equal words while it is free. Only the ways above reach it, and nobody takes it twice.
+/// A lock: equal words while it is free. Only the ways above reach them, and nobody takes a second one.
 #[repr(C, align(64))]
-struct KernelLock {
+pub(crate) struct Lock {
     /// The next ticket.
     next: AtomicU32,
     /// Whose turn it is.
     serving: AtomicU32,
 }
 
-static LOCK: KernelLock = KernelLock {
-    next: AtomicU32::new(0),
-    serving: AtomicU32::new(0),
-};
+/// How many locks there are for objects. A power of two.
+pub(crate) const NR_LOCKS: usize = if MAX_CPUS == 1 { 1 } else { 16 };
 
-/// Takes the kernel lock, where more than one CPU runs.
+/// That of threads, mutexes and messages.
+pub(crate) static CHAINS: Lock = Lock::new();
+
+static OBJECTS: [Lock; NR_LOCKS] = [const { Lock::new() }; NR_LOCKS];
+
+impl Lock {
+    const fn new() -> Self {
+        Self {
+            next: AtomicU32::new(0),
+            serving: AtomicU32::new(0),
+        }
+    }
+}
+
+/// That of an object, by the first of its queues. The object need not be there any more.
+#[inline(always)]
+pub(crate) fn of(first: *const Waiters) -> &'static Lock {
+    of_number(number(first))
+}
+
+/// Which one that is.
+#[inline(always)]
+pub(crate) fn number(first: *const Waiters) -> usize {
+    // Objects that stand side by side are mostly larger than this.
+    first.addr() / size_of::<Lock>() % NR_LOCKS
+}
+
+/// An object's lock by its number.
+#[inline(always)]
+pub(crate) fn of_number(number: usize) -> &'static Lock {
+    &OBJECTS[number % NR_LOCKS]
+}
+
+/// Takes a lock, where more than one CPU runs.
 ///
 /// # Context
-/// Interrupts off, and this CPU does not have it.
+/// Interrupts off, and this CPU has none.
 #[inline(always)]
-pub(crate) fn lock() {
+pub(crate) fn lock(which: impl FnOnce() -> &'static Lock) {
     if is_smp!() {
-        call!("takt_thunk_lock");
+        let lock = core::ptr::from_ref(which());
+        call!(
+            ["push {lock}", "call takt_thunk_lock", "lea rsp, [rsp + 8]"],
+            lock
+        );
     }
 }
 
 /// Gives it up.
 ///
 /// # Context
-/// Interrupts off, and this CPU has it.
+/// Interrupts off, and this CPU has one.
 #[inline(always)]
 pub(crate) fn unlock() {
     if is_smp!() {
-        call!("takt_thunk_unlock");
+        call!(["call takt_thunk_unlock"]);
     }
 }

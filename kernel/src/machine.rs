@@ -145,7 +145,7 @@ pub(crate) fn say(text: &[u8]) {
 /// Resets another CPU and has it wait for [`send_startup`].
 ///
 /// # Safety
-/// It does not run, or nothing that it does is needed any more: it stops wherever it is, perhaps with the kernel's lock.
+/// It does not run, or nothing that it does is needed any more: it stops wherever it is, perhaps with a lock of the kernel's.
 pub unsafe fn send_init(apic_id: u32) {
     apic::send_init(apic_id);
 }

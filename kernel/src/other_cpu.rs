@@ -8,7 +8,7 @@
 //! * *Anything else* is a function that the other CPU calls in the kick's interrupt, while the caller waits ([`call`]).
 //!
 //! # Invariants
-//! Who waits for a call has interrupts off and not the kernel lock, and does meanwhile what others want of its own CPU. So two
+//! Who waits for a call has interrupts off and no lock, and does meanwhile what others want of its own CPU. So two
 //! that call each other do not wait for ever.
 
 use core::cell::UnsafeCell;
@@ -74,13 +74,13 @@ impl TcbRef {
     }
 }
 
-/// Has the thread's CPU look whether its wait is over, once the section with the kernel lock is over. As the last act in it that
-/// is about the thread.
+/// Has the thread's CPU look whether its wait is over: behind what another section with a lock has noted, so that this one's lock is
+/// free by then. The block may be another thread's meanwhile, which does no harm.
 #[cold]
 #[inline(never)]
 pub(crate) fn wake(thread: TcbRef) {
     if inbox_of(thread.cpu()).woken.insert(thread.tid()) {
-        cpus::kick_behind_section(thread.cpu());
+        cpus::kick(thread.cpu());
     }
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn walk_when_woken(thread: TcbRef) {
 /// Calls `act` on a CPU: here at once, and on another in an interrupt, for which this waits.
 ///
 /// # Context
-/// Threads and interrupt handlers; not inside a section with the kernel lock.
+/// Threads and interrupt handlers; not inside a section with a lock.
 #[inline(always)]
 pub(crate) fn call<R>(cpu: impl FnOnce() -> CpuRef, act: impl FnOnce() -> R) -> R {
     if is_smp!() {

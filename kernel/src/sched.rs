@@ -7,6 +7,7 @@
 use takt_scheduler::{Placement, Priority, Resched, ThreadId};
 
 use crate::arch::percpu::{self, CpuRef};
+use crate::cpus::is_smp;
 use crate::other_cpu;
 use crate::probe::{self, trace};
 use crate::quantum;
@@ -31,7 +32,10 @@ fn wake_not_ready(scheduled: &mut Scheduled, thread: TcbRef, woken: Woken) {
     let t = scheduled.thread(thread);
     trace!(sched_waking, t.tid.raw(), t.prio.rank(), t.cpu.number());
     t.woken = woken;
-    t.state &= !WAITING;
+    // One that is suspended and does not wait another CPU may release at this moment, and changes the state for that.
+    if t.state & WAITING != 0 {
+        t.state &= !WAITING;
+    }
 }
 
 /// [`wake`] of a thread that waits, and that nothing else keeps from running.
@@ -46,31 +50,39 @@ pub(crate) fn wake_waiting(scheduled: &mut Scheduled, thread: TcbRef, woken: Wok
 
 /// [`wake`] of a thread of any CPU that has what it waited for, as the last that a section does with an object.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn wake_anywhere<K: Kind>(mut section: Section<K>, t: TcbRef) -> Section<K, Scheduled> {
+pub(crate) fn wake_anywhere<K: Kind>(section: Section<K>, t: TcbRef) -> Section<K, Scheduled> {
     if t.is_elsewhere() {
         core::hint::cold_path();
-        wake_elsewhere(&mut section, t);
-        return section.narrow();
+        return wake_elsewhere(section, t);
     }
     let mut section = section.narrow();
     wake(&mut section, t, Woken::Object);
     section
 }
 
-/// [`wake_anywhere`] of another CPU's thread.
+/// [`wake_anywhere`] of another CPU's thread. That CPU is told behind the lock, which is held the shorter for it.
 #[inline(never)]
-fn wake_elsewhere(kernel: &mut Kernel, thread: TcbRef) {
-    let t = kernel.thread(thread);
+fn wake_elsewhere<K: Kind>(mut section: Section<K>, thread: TcbRef) -> Section<K, Scheduled> {
+    let t = section.thread(thread);
     trace!(sched_waking, t.tid.raw(), t.prio.rank(), t.cpu.number());
     t.woken = Woken::Object;
+    t.leave_queue_elsewhere();
+    let section = section.narrow();
     other_cpu::wake(thread);
+    section
 }
 
 /// Makes a thread ready that was just taken out of its wait queue, as the last that a section does with an object.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn wake_taken<K: Kind>(mut section: Section<K>, t: TcbRef) -> Section<K, Scheduled> {
+pub(crate) fn wake_taken<K: Kind>(section: Section<K>, t: TcbRef) -> Section<K, Scheduled> {
+    if t.is_elsewhere() {
+        core::hint::cold_path();
+        return wake_elsewhere(section, t);
+    }
+    let mut section = section.narrow();
     section.thread(t).wait_queue = core::ptr::null();
-    wake_anywhere(section, t)
+    wake(&mut section, t, Woken::Object);
+    section
 }
 
 /// Whether the wake-up of a thread that was just taken out of its wait queue is nothing but that: nothing else keeps it from
@@ -90,9 +102,9 @@ pub(crate) fn end_plain_wait(t: &mut Tcb) {
 
 /// A thread of this CPU becomes ready, if another CPU has released it or ended its wait.
 pub(crate) fn complete_remote_wakeup(scheduled: &mut Scheduled, thread: TcbRef) {
-    // With the lock: whoever has ended the wait may still be in its section, others release threads and take blocks, and the
-    // block may be another CPU's thread's by now.
-    let is_released = scheduled.with_kernel(|kernel| {
+    // With the lock of threads: others release them and take blocks, and the block may be another CPU's thread's by now. Whoever
+    // has ended a wait for a message or for a thread's end has that lock, too, and may still be in its section.
+    let is_released = scheduled.with_chains(|kernel| {
         let t = kernel.thread(thread);
         if t.cpu != CpuRef::this() {
             return false;
@@ -201,18 +213,31 @@ pub(crate) fn requeue<K: Kind>(
         requeue_ready(&mut section, thread, from, placement);
         return section;
     }
-    if !t.wait_queue.is_null() {
-        requeue_waiting(&mut section, thread);
+    if t.wait_queue.is_null() {
+        return section.narrow();
     }
+    let mut section = with_lock_of(section, thread);
+    requeue_waiting(&mut section, thread);
     section.narrow()
+}
+
+/// The same section of chains, but with the lock of what a thread of this CPU waits for.
+#[cfg_attr(feature = "fast-paths", inline(always))]
+fn with_lock_of<K: Kind>(section: Section<K>, thread: TcbRef) -> Section<K> {
+    if is_smp!() && thread.wait() != Wait::Mutex {
+        core::hint::cold_path();
+        return section.narrow().lock(|| thread.lock());
+    }
+    section
 }
 
 /// Moves a thread in its wait queue to where its priority has it.
 #[inline(never)]
 pub(crate) fn move_waiting(tid: ThreadId) {
-    let mut section = section::enter();
     let thread = TcbRef::of(tid);
-    if thread.is_misplaced() {
+    let mut section = section::own().lock(|| thread.lock());
+    // Outside of the walk's section it may have ended, and the block be another CPU's thread's.
+    if thread.is_misplaced() && !thread.is_elsewhere() {
         requeue_waiting(&mut section, thread);
     }
     section.leave_quietly();

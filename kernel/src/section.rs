@@ -1,19 +1,20 @@
-//! The kernel section: interrupts off and, for what is not this CPU's alone, the kernel lock held.
+//! The kernel section: interrupts off and, for what is not this CPU's alone, one of the kernel's locks held.
 //!
 //! Run queues, timer queues, wait queues and threads' states change inside a section only, and only a section lends them. One
-//! without the lock lends what this CPU schedules ([`Scheduled`]): nobody else changes that, so that interrupts that are off are
-//! enough. One with the lock lends the objects as well ([`Kernel`]). What other CPUs schedule none lends:
-//! [`other_cpu`](crate::other_cpu) has them do it. Sections are short; a wake-up that makes a switch due is carried out when the
-//! section ends. The lock is behind a static key: one CPU pays one NOP at each end.
+//! without a lock lends what this CPU schedules ([`Scheduled`]): nobody else changes that, so that interrupts that are off are
+//! enough. One with a lock lends what that protects as well ([`Kernel`]): an object ([`enter_object`]), or threads, mutexes and
+//! messages ([`enter`]). What other CPUs schedule none lends: [`other_cpu`](crate::other_cpu) has them do it. Sections are short; a
+//! wake-up that makes a switch due is carried out when the section ends. Locks are behind a static key: one CPU pays one NOP at
+//! each end.
 //!
 //! # Kinds
 //! A section's type says what was the case before it, and so how it ends:
 //!
 //! | | interrupts were | begun by |
 //! |---|---|---|
-//! | `Section<Thread>` | on | [`enter_thread`], [`own_thread`], [`own_irqs_off`] |
+//! | `Section<Thread>` | on | [`enter_thread`], [`enter_object_thread`], [`own_thread`], [`own_irqs_off`] |
 //! | `Section<Irq>` | off | [`own_irq`] |
-//! | `Section<Any>` | on or off, which a flag says | [`enter`], [`own`] |
+//! | `Section<Any>` | on or off, which a flag says | [`enter`], [`enter_object`], [`own`] |
 //!
 //! Each end takes the section by value: [`leave`](Section::leave), [`leave_quietly`](Section::leave_quietly),
 //! [`release`](Section::release) for a switch. One that is dropped panics.
@@ -28,7 +29,7 @@ use core::ops::{Deref, DerefMut};
 
 use crate::arch::interrupts;
 use crate::arch::percpu;
-use crate::lock;
+use crate::lock::{self, Lock};
 use crate::probe;
 
 pub(crate) use crate::waiters::Waiters;
@@ -40,9 +41,9 @@ pub(crate) trait Kind: Copy {
     /// Whether interrupts were on before it.
     fn were_enabled(self) -> bool;
 
-    /// What there was before it is there again: begins another one in the same way.
+    /// What there was before it is there again: begins another one in the same way, without a lock.
     #[inline(always)]
-    fn enter_again<L: Lent>(self) -> Section<Self, L> {
+    fn enter_again(self) -> Section<Self, Scheduled> {
         if self.were_enabled() {
             interrupts::disable();
             probe::section_begun();
@@ -119,30 +120,43 @@ fn dropped() -> ! {
     panic!("a kernel section was not left");
 }
 
-/// Begins a section in any context but NMI.
+/// Begins a section in any context but NMI, for threads, mutexes and messages.
 #[inline(always)]
 pub(crate) fn enter() -> Section<Any> {
-    begin()
+    own().lock(chains)
+}
+
+/// The same for the object of which this is the first queue.
+#[inline(always)]
+pub(crate) fn enter_object(first: &Waiters) -> Section<Any> {
+    own().lock(|| lock::of(first))
+}
+
+/// The lock of threads, mutexes and messages.
+#[inline(always)]
+fn chains() -> &'static Lock {
+    &lock::CHAINS
 }
 
 /// The same for what this CPU schedules.
 #[inline(always)]
 pub(crate) fn own() -> Section<Any, Scheduled> {
-    begin()
-}
-
-#[inline(always)]
-fn begin<L: Lent>() -> Section<Any, L> {
     let kind = Any(interrupts::flags());
     interrupts::disable();
     probe::section_begun_with(kind.0);
     Section::begun(kind)
 }
 
-/// Begins a section in a thread, where interrupts are known to be on.
+/// [`enter`] in a thread, where interrupts are known to be on.
 #[inline(always)]
 pub(crate) fn enter_thread() -> Section<Thread> {
-    Thread.enter_again()
+    own_thread().lock(chains)
+}
+
+/// [`enter_object`] in a thread.
+#[inline(always)]
+pub(crate) fn enter_object_thread(first: &Waiters) -> Section<Thread> {
+    own_thread().lock(|| lock::of(first))
 }
 
 /// The same for what this CPU schedules.
@@ -157,11 +171,11 @@ pub(crate) fn own_irqs_off() -> Section<Thread, Scheduled> {
     Section::begun(Thread)
 }
 
-/// Begins a section in an interrupt handler, where interrupts are known to be off.
+/// [`enter`] in an interrupt handler, where interrupts are known to be off.
 #[cfg(feature = "tasks")]
 #[inline(always)]
 pub(crate) fn enter_irq() -> Section<Irq> {
-    Section::begun(Irq)
+    own_irq().lock(chains)
 }
 
 /// The same for what this CPU schedules.
@@ -171,10 +185,20 @@ pub(crate) fn own_irq() -> Section<Irq, Scheduled> {
 }
 
 impl Scheduled {
-    /// Does something with all that sections protect.
+    /// Does something with threads, mutexes and messages.
     #[inline(always)]
-    pub(crate) fn with_kernel<R>(&mut self, act: impl FnOnce(&mut Kernel) -> R) -> R {
-        lock::lock();
+    pub(crate) fn with_chains<R>(&mut self, act: impl FnOnce(&mut Kernel) -> R) -> R {
+        self.with_lock(chains, act)
+    }
+
+    /// Does something with what a lock protects. It is asked which one only where there are several CPUs.
+    #[inline(always)]
+    pub(crate) fn with_lock<R>(
+        &mut self,
+        which: impl FnOnce() -> &'static Lock,
+        act: impl FnOnce(&mut Kernel) -> R,
+    ) -> R {
+        lock::lock(which);
         let result = act(&mut Kernel::new(Begun::new()));
         lock::unlock();
         result
@@ -190,9 +214,6 @@ impl Scheduled {
 impl<K: Kind, L: Lent> Section<K, L> {
     #[inline(always)]
     fn begun(kind: K) -> Self {
-        if L::IS_LOCKED {
-            lock::lock();
-        }
         Self {
             lent: L::new(Begun::new()),
             kind,
@@ -260,6 +281,15 @@ impl<K: Kind, L: Lent> Section<K, L> {
     pub(crate) fn release(self) {
         let _ = self.narrow().into_kind();
     }
+}
+
+impl<K: Kind> Section<K, Scheduled> {
+    /// The same section, with what a lock protects. It is asked which one only where there are several CPUs.
+    #[inline(always)]
+    pub(crate) fn lock(self, which: impl FnOnce() -> &'static Lock) -> Section<K> {
+        lock::lock(which);
+        Section::begun(self.into_kind())
+    }
 
     /// Ends the section and begins another one, where interrupts were on before it: what is pending comes in between.
     #[inline(always)]
@@ -272,9 +302,7 @@ impl<K: Kind, L: Lent> Section<K, L> {
         interrupts::window();
         kind.enter_again()
     }
-}
 
-impl<K: Kind> Section<K, Scheduled> {
     /// The same section, of which all that is left to do is a switch.
     #[inline(always)]
     pub(crate) fn into_switching(self) -> Section<Irq, Scheduled> {

@@ -16,8 +16,8 @@
 //!   wakes it.
 //! * [`WAITING`] is set iff the thread was taken out of its run queue because of the wait.
 
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicPtr};
 
 use takt_scheduler::{ThreadId, TimerId};
 
@@ -53,7 +53,7 @@ pub(crate) fn block_behind_others(section: Section<Thread>, waiters: &Waiters) -
 #[inline(always)]
 fn block_in(mut section: Section<Thread>, waiters: &Waiters) -> Handoff {
     let me = TcbRef::current();
-    stand_in(&mut section, me, waiters);
+    stand_in(&mut section, me, waiters, Wait::Queue);
     block_as(section.narrow(), me)
 }
 
@@ -74,13 +74,13 @@ fn block_as(mut section: Section<Thread, Scheduled>, me: TcbRef) -> Handoff {
 
 /// The thread stands in a queue. Until it does no longer it borrows the object that the queue is part of.
 #[inline(always)]
-fn stand_in(kernel: &mut Kernel, thread: TcbRef, waiters: &Waiters) {
+fn stand_in(kernel: &mut Kernel, thread: TcbRef, waiters: &Waiters, wait: Wait) {
     let t = kernel.look_at(thread);
     let (tid, prio) = (t.tid, t.prio);
     let (queue, links) = kernel.waiting(waiters);
     queue.push_back(links, tid, prio);
     kernel.thread(thread).wait_prio = prio;
-    wait_for(kernel, thread, Wait::Queue, waiters);
+    wait_for(kernel, thread, wait, waiters);
 }
 
 /// What the thread waits for.
@@ -93,9 +93,9 @@ fn wait_for(scheduled: &mut Scheduled, thread: TcbRef, wait: Wait, queue: *const
 
 /// The calling thread `me` announces a wait in a queue, which [`finish`] carries out. It must come to that.
 #[inline(always)]
-pub(crate) fn announce(kernel: &mut Kernel, me: TcbRef, waiters: &Waiters) {
+pub(crate) fn announce(kernel: &mut Kernel, me: TcbRef, waiters: &Waiters, wait: Wait) {
     begin(kernel, me);
-    stand_in(kernel, me, waiters);
+    stand_in(kernel, me, waiters, wait);
 }
 
 /// The same in no queue.
@@ -113,13 +113,13 @@ fn begin(scheduled: &mut Scheduled, me: TcbRef) {
     t.is_reprioritized = false;
 }
 
-/// Waits in steps in a queue. The object's section is the first.
+/// Waits in steps in an object's only queue. The object's section is the first.
 pub(crate) fn wait_until<K: Kind>(
     mut section: Section<K>,
     waiters: &Waiters,
     deadline: Instant,
 ) -> Woken {
-    announce(&mut section, TcbRef::current(), waiters);
+    announce(&mut section, TcbRef::current(), waiters, Wait::Queue);
     section.leave();
     finish(deadline)
 }
@@ -139,7 +139,7 @@ pub(crate) fn wait_alone_until(
 ///
 /// The second half is here and not in the caller: the way there would lie in the section that ends with the switch.
 #[inline(never)]
-pub(crate) fn wait_in(
+pub(crate) fn wait_in<const IS_SECOND: bool>(
     queue: &Waiters,
     exchange: usize,
     deadline: Instant,
@@ -150,7 +150,8 @@ pub(crate) fn wait_in(
         return Handoff::stay(section, Err(Error::WrongContext));
     }
     section.thread(me).exchange = exchange;
-    announce(&mut section, me, queue);
+    let wait = if IS_SECOND { Wait::Second } else { Wait::Queue };
+    announce(&mut section, me, queue, wait);
     section.leave_quietly();
     if deadline != Instant::NEVER {
         return Handoff::done(finish(deadline).result());
@@ -240,7 +241,7 @@ pub(crate) fn begin_wait() -> Handoff {
     if t.woken != Woken::Not {
         if is_smp!() {
             // Another CPU may still be in the section in which it has ended the wait, and use what this thread lent it.
-            section.with_kernel(|_| ());
+            section.with_lock(|| me.lock(), |_| ());
         }
         return Handoff::stay(section, Ok(()));
     }
@@ -292,18 +293,34 @@ impl TcbRef {
 }
 
 impl Tcb {
-    /// Whether what the thread waits for has come, from another CPU. In a section with the kernel lock.
+    /// Whether what the thread, which is this CPU's, waits for has come, from another CPU. In a section of chains.
     pub(crate) fn is_wait_over(&self) -> bool {
         self.state & WAITING != 0
             && match self.wait {
                 Wait::Sleep => false,
                 Wait::Park => self.token.load(Relaxed),
                 // It may have begun to wait without an announcement.
-                Wait::Queue => self.wait_queue.is_null(),
+                Wait::Queue | Wait::Second | Wait::Mutex => self.has_left_queue(),
                 Wait::Join => self.woken != Woken::Not,
                 #[cfg(feature = "tasks")]
                 Wait::Message => self.woken != Woken::Not,
             }
+    }
+
+    /// Whether it stands in no queue any more; then whoever has taken it out on another CPU is done with it.
+    fn has_left_queue(&self) -> bool {
+        let queue = (&raw const self.wait_queue).cast_mut();
+        // SAFETY: a pointer of the block, which another CPU changes by an atomic store.
+        unsafe { AtomicPtr::from_ptr(queue.cast::<*mut Waiters>()) }
+            .load(Acquire)
+            .is_null()
+    }
+
+    /// It was taken out of its queue by another CPU than its own, which does nothing with it behind this.
+    pub(crate) fn leave_queue_elsewhere(&mut self) {
+        let queue = (&raw mut self.wait_queue).cast::<*mut Waiters>();
+        // SAFETY: a pointer of the block.
+        unsafe { AtomicPtr::from_ptr(queue) }.store(core::ptr::null_mut(), Release);
     }
 
     /// As [`TcbRef::forget_token`].

@@ -10,7 +10,7 @@ use takt_scheduler::WaitQueue;
 /// A wait queue inside an object. What is in it a section lends ([`Kernel::waiting`](crate::section::Kernel::waiting)).
 pub(crate) struct Waiters(pub(crate) UnsafeCell<WaitQueue>);
 
-// SAFETY: `Kernel::waiting` alone reaches it, and one CPU at a time has what a section with the kernel lock lends.
+// SAFETY: `Kernel::waiting` alone reaches it, and one CPU at a time has what a section with the object's lock lends.
 unsafe impl Sync for Waiters {}
 // SAFETY: holds thread numbers only.
 unsafe impl Send for Waiters {}

@@ -1,5 +1,5 @@
 //! Two CPUs under every order of their steps and every visibility of their stores that the memory model allows: sections with
-//! the kernel lock exclude each other, no wake-up from one CPU for a thread of another is lost, whatever else may end the
+//! one lock exclude each other, no wake-up from one CPU for a thread of another is lost, whatever else may end the
 //! wait, what the thread lent is its own again when it goes on, and two CPUs that call each other come to an end.
 //!
 //! The decisions are the scheduler's own. What is around them is written down here step by step as the kernel has it in
@@ -16,7 +16,7 @@ use loom::sync::{Arc, Notify};
 use loom::thread;
 use takt_scheduler::{Links, Next, Priority, Resched, RunQueue, ThreadId};
 
-/// The kernel lock, which is tickets.
+/// One of the kernel's locks, which is tickets.
 struct Lock {
     next: AtomicU32,
     serving: AtomicU32,
@@ -62,7 +62,7 @@ const NOT: u32 = 0;
 const BY_OBJECT: u32 = 1;
 const TIMED_OUT: u32 = 2;
 
-/// What the kernel lock protects.
+/// What an object's lock protects.
 struct Object {
     /// What is waited for.
     has_come: bool,
@@ -71,11 +71,15 @@ struct Object {
 }
 
 struct Machine {
+    /// The object's.
     lock: Lock,
     scheduled: UnsafeCell<Scheduled>,
     object: UnsafeCell<Object>,
     /// Changed with the lock, and read by CPU 1 without.
     woken: AtomicU32,
+    /// Whether the waiter's block says that it stands in a queue: changed with the lock, by CPU 0 as the last of what it does with
+    /// the waiter, and read by CPU 1 without.
+    is_in_queue: AtomicU32,
     /// What the waiter lends whoever ends its wait.
     lent: UnsafeCell<u32>,
     /// That CPU 1 is to look at the waiter.
@@ -112,13 +116,14 @@ impl Machine {
                 is_queued: false,
             }),
             woken: AtomicU32::new(NOT),
+            is_in_queue: AtomicU32::new(0),
             lent: UnsafeCell::new(0),
             inbox: AtomicU32::new(0),
             kick: Notify::new(),
         }
     }
 
-    /// A section with the kernel lock.
+    /// A section with the object's lock.
     fn section<R>(&self, act: impl FnOnce(&mut Object) -> R) -> R {
         self.lock.lock();
         let result = self.object.with_mut(|object| {
@@ -142,28 +147,30 @@ impl Machine {
         self.lent.with_mut(|lent| unsafe { *lent += 1 });
     }
 
-    /// CPU 0: what is waited for comes. For who stands in the queue word is left, and its CPU is kicked behind the section.
+    /// CPU 0: what is waited for comes. For who stands in the queue word is left behind the lock, and its CPU is kicked.
     fn give(&self) {
         let is_woken = self.section(|object| {
             object.has_come = true;
             let is_queued = core::mem::take(&mut object.is_queued);
             if is_queued {
-                self.woken.store(BY_OBJECT, Relaxed);
-                self.inbox.fetch_or(1, AcqRel);
                 self.use_what_is_lent();
+                self.woken.store(BY_OBJECT, Relaxed);
+                self.is_in_queue.store(0, Release);
             }
             is_queued
         });
         if is_woken {
+            self.inbox.fetch_or(1, AcqRel);
             self.kick.notify();
         }
     }
 
-    /// CPU 1: the waiter announces its wait with the kernel lock and begins it in a section of its own; then the idle thread
+    /// CPU 1: the waiter announces its wait with the object's lock and begins it in a section of its own; then the idle thread
     /// runs, until an interrupt has the waiter chosen. The time-out comes at once, if there is one.
     fn wait(&self, has_timeout: bool) -> u32 {
         let is_there = self.section(|object| {
             object.is_queued = !object.has_come;
+            self.is_in_queue.store(object.is_queued.into(), Release);
             object.has_come
         });
         if is_there {
@@ -199,8 +206,8 @@ impl Machine {
         if self.inbox.swap(0, AcqRel) == 0 {
             return;
         }
-        let is_over = self.section(|_| self.woken.load(Relaxed) != NOT);
-        if is_over {
+        // Without the object's lock: which one that is a thread that has left its queue does not say any more.
+        if self.is_in_queue.load(Acquire) == 0 {
             self.wake();
         }
     }
@@ -214,6 +221,7 @@ impl Machine {
             let is_first = self.woken.load(Relaxed) == NOT;
             if is_first {
                 object.is_queued = false;
+                self.is_in_queue.store(0, Release);
                 self.woken.store(TIMED_OUT, Relaxed);
             }
             is_first

@@ -1,4 +1,4 @@
-//! What a section lends, by two types: [`Scheduled`] is what this CPU schedules, [`Kernel`] that and the objects of all CPUs.
+//! What a section lends, by two types: [`Scheduled`] is what this CPU schedules, [`Kernel`] that and what its lock protects.
 //!
 //! A borrow of either ends with the section, so nobody keeps a reference to what others change afterwards. Here alone the kernel's
 //! data is reached by raw pointers.
@@ -30,7 +30,7 @@ static WAIT_LINKS: WaitLinks = WaitLinks(UnsafeCell::new(Links::new()));
 /// Whoever has one is inside a section, and nothing that another one lent is in use. Sections of one CPU nest where a
 /// timer's function is called, which [`Scheduled::nest`] takes care of.
 pub(crate) trait Lent {
-    /// Whether such a section has the kernel lock.
+    /// Whether such a section has a lock.
     const IS_LOCKED: bool;
 
     /// For a section that begins, or goes on as another kind.
@@ -54,8 +54,9 @@ pub(crate) struct Scheduled {
     _private: PhantomData<*const ()>,
 }
 
-/// The objects as well, with what of a thread is theirs: where and for what it waits and how that ended, what it holds and
-/// inherits, and who waits for its end. The rest of other CPUs' threads is to look at, and may be about to change.
+/// What the section's lock protects as well: an object with its queues, and of a thread that waits there what it waits with and how
+/// that ends; or, of all threads, who they are, what they hold and inherit, who waits for their mutex, their message and their end.
+/// The rest of other CPUs' threads is to look at, and may be about to change.
 pub(crate) struct Kernel {
     scheduled: Scheduled,
 }

@@ -12,9 +12,10 @@ use super::raw_mutex::Long;
 use crate::clock::Instant;
 use crate::deferred::{self, Work};
 use crate::error::Error;
+use crate::lock;
 use crate::sched;
 use crate::section::{self, Any, Kernel, Kind, Scheduled, Section, Waiters};
-use crate::thread::tcb::TcbRef;
+use crate::thread::tcb::{TcbRef, Wait};
 use crate::wait;
 
 /// A condition that threads wait for with a mutex held; one mutex at a time, as everywhere.
@@ -51,10 +52,22 @@ impl Condvar {
         }
     }
 
-    /// Those who wait.
+    /// The first of both queues.
     #[inline(always)]
-    fn waiting(&self) -> &Waiters {
-        &self.queues[self.nr_flips.load(Relaxed) & 1]
+    fn first(&self) -> &Waiters {
+        &self.queues[0]
+    }
+
+    /// Those who wait, and how.
+    #[inline(always)]
+    fn waiting(&self) -> (&Waiters, Wait) {
+        let number = self.nr_flips.load(Relaxed) & 1;
+        let wait = if number == 0 {
+            Wait::Queue
+        } else {
+            Wait::Second
+        };
+        (&self.queues[number], wait)
     }
 
     /// Those who are notified and not yet woken.
@@ -88,9 +101,10 @@ impl Condvar {
             return Err(Error::WrongContext);
         }
         let mutex = guard.raw();
-        let mut section = section::enter_thread();
+        let mut section = section::enter_object_thread(self.first());
         // The thread stands in the queue before the mutex is free, so no notification is missed.
-        wait::announce(&mut section, TcbRef::current(), self.waiting());
+        let (queue, wait) = self.waiting();
+        wait::announce(&mut section, TcbRef::current(), queue, wait);
         section.leave_quietly();
         let unlocked = mutex.unlock();
         debug_assert!(
@@ -99,7 +113,8 @@ impl Condvar {
         );
         let woken = wait::finish(deadline);
         // Those that were notified together with this one.
-        self.wake_notified(section::enter_thread()).leave();
+        self.wake_notified(section::enter_object_thread(self.first()))
+            .leave();
         let locked = mutex.lock(Instant::NEVER, Long::Accepted);
         // Going on without the mutex would be unsound, and there is no way back to before the wait.
         assert!(
@@ -114,7 +129,7 @@ impl Condvar {
     /// # Context
     /// Threads and interrupt handlers.
     pub fn notify_one(&self) -> bool {
-        match wait::wake_first(section::enter(), self.waiting()) {
+        match wait::wake_first(section::enter_object(self.first()), self.waiting().0) {
             Ok(section) => section.leave(),
             Err(section) => {
                 section.leave_quietly();
@@ -132,7 +147,7 @@ impl Condvar {
     /// Threads and interrupt handlers. Where interrupts are off, in a handler above all, the rest is left to a later
     /// interrupt as soon as another is pending; those do not count.
     pub fn notify_all(&self) -> usize {
-        let section = self.wake_notified(section::enter());
+        let section = self.wake_notified(section::enter_object(self.first()));
         // No one is left in the other queue: it is for those who wait from now on.
         self.nr_flips.fetch_add(1, Relaxed);
         let before = self.nr_woken.load(Relaxed);
@@ -183,16 +198,21 @@ impl Condvar {
             match self.wake_next(section) {
                 Ok(woken) => woken.leave(),
                 Err(mut section) => {
-                    self.rest.done(&mut section);
+                    self.rest.done(&mut section, self.first());
                     return section;
                 }
             }
-            section = kind.enter_again();
+            section = self.enter_again(kind);
             if is_left(&mut section) {
-                self.rest.queue(section, self);
-                return kind.enter_again();
+                self.rest.queue(section, self.first(), self);
+                return self.enter_again(kind);
             }
         }
+    }
+
+    #[inline(always)]
+    fn enter_again<K: Kind>(&self, kind: K) -> Section<K> {
+        kind.enter_again().lock(|| lock::of(self.first()))
     }
 
     /// Wakes the first of those who are notified; gives the section back as it was if there is none.
@@ -210,7 +230,7 @@ impl Condvar {
         let condition = unsafe { &*object.cast::<Self>() };
         let next = condition.notified().pop(&mut section);
         if condition.notified().is_empty(&mut section) {
-            condition.rest.done(&mut section);
+            condition.rest.done(&mut section, condition.first());
         }
         let Some(next) = next else {
             return section.leave_quietly();

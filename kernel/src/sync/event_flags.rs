@@ -26,6 +26,7 @@ use crate::clock::Instant;
 use crate::config::MAX_THREADS;
 use crate::deferred::{self, Work};
 use crate::error::Error;
+use crate::lock;
 use crate::preempt;
 use crate::sched;
 use crate::section::{self, Any, Kernel, Kind, Scheduled, Section, Waiters};
@@ -139,7 +140,7 @@ impl EventFlags {
     /// first. Where another CPU gives waiters other priorities all the time, not all are woken in the order of importance.
     pub fn set(&self, bits: u32) {
         self.finish_search();
-        let mut section = section::enter();
+        let mut section = section::enter_object(&self.waiters);
         self.flags.fetch_or(bits, Release);
         if section.waiting(&self.waiters).0.is_empty() {
             section.leave_quietly();
@@ -199,12 +200,12 @@ impl EventFlags {
                 return;
             }
         }
-        let section = section::enter();
+        let section = section::enter_object(&self.waiters);
         // Another CPU may have come to its end.
         if self.search.load(Relaxed) == NO_SEARCH {
             section.leave_quietly();
         } else {
-            self.rest.queue(section, self);
+            self.rest.queue(section, &self.waiters, self);
         }
     }
 
@@ -270,7 +271,7 @@ impl EventFlags {
     #[inline(always)]
     fn search_ends(&self, kernel: &mut Kernel) {
         self.search.store(NO_SEARCH, Relaxed);
-        self.rest.done(kernel);
+        self.rest.done(kernel, &self.waiters);
     }
 
     /// Looks at one waiter in a section of its own; says whether a search is still under way. Interrupts are on where `is_thread`.
@@ -287,7 +288,8 @@ impl EventFlags {
     /// That section. It begins here, behind the registers that the function keeps.
     #[inline(never)]
     fn look_in<K: Kind>(&self, kind: K) {
-        self.look_at_one(kind.enter_again()).leave();
+        let section = kind.enter_again().lock(|| lock::of(&self.waiters));
+        self.look_at_one(section).leave();
     }
 
     #[inline(always)]
@@ -353,7 +355,7 @@ impl EventFlags {
             return Err(Error::InvalidArgument);
         }
         self.finish_search();
-        let mut section = section::enter();
+        let mut section = section::enter_object(&self.waiters);
         let flags = self.take(&mut section, Wanted::new(mask, mode));
         section.leave_quietly();
         flags.ok_or(Error::WouldBlock)
@@ -389,7 +391,7 @@ impl EventFlags {
     }
 
     fn wait_after_search(&self, wanted: Wanted, deadline: Instant) -> Result<u32, Error> {
-        let mut section = section::enter();
+        let mut section = section::enter_object(&self.waiters);
         if let Some(flags) = self.take(&mut section, wanted) {
             section.leave_quietly();
             return Ok(flags);

@@ -27,7 +27,7 @@ pub(crate) struct RawMutex {
     pub(super) is_kept: Cell<bool>,
 }
 
-// SAFETY: the word is an atomic. Whoever reaches the queue or a cell has a section with the kernel lock, as one CPU at a time has.
+// SAFETY: the word is an atomic. Whoever reaches the queue or a cell has a section with the lock of chains, as one CPU at a time has.
 unsafe impl Sync for RawMutex {}
 // SAFETY: not moved while anyone waits, since waiters borrow it.
 unsafe impl Send for RawMutex {}

@@ -20,13 +20,15 @@ use crate::wait;
 /// ```ignore
 #[doc = include_str!("examples/queue.rs")]
 /// ```
+#[repr(C)]
 pub struct Queue<T, const N: usize> {
     ring: UnsafeCell<Deque<T, N>>,
-    senders: Waiters,
     receivers: Waiters,
+    /// Behind the others, which [`wait::wait_in`] is told.
+    senders: Waiters,
 }
 
-// SAFETY: `Queue::ring` wants a section with the kernel lock, which one CPU at a time has. Messages go from thread to thread.
+// SAFETY: `Queue::ring` wants a section with the object's lock, which one CPU at a time has. Messages go from thread to thread.
 unsafe impl<T: Send, const N: usize> Sync for Queue<T, N> {}
 
 impl<T, const N: usize> Default for Queue<T, N> {
@@ -51,8 +53,8 @@ impl<T, const N: usize> Queue<T, N> {
         };
         Self {
             ring: UnsafeCell::new(Deque::new()),
-            senders: Waiters::new(),
             receivers: Waiters::new(),
+            senders: Waiters::new(),
         }
     }
 
@@ -64,7 +66,7 @@ impl<T, const N: usize> Queue<T, N> {
 
     /// Messages that wait to be received.
     pub fn len(&self) -> usize {
-        let mut section = section::enter();
+        let mut section = section::enter_object(&self.receivers);
         let len = self.ring(&mut section).len();
         section.leave_quietly();
         len
@@ -130,14 +132,14 @@ impl<T, const N: usize> Queue<T, N> {
     fn begin_send(&self, message: &T, deadline: Instant) -> Handoff {
         self.give(message, |section| {
             let message = core::ptr::from_ref(message) as usize;
-            wait::wait_in(&self.senders, message, deadline, section)
+            wait::wait_in::<true>(&self.senders, message, deadline, section)
         })
     }
 
     /// Puts the message into the ring or hands it to a receiver; else it is full.
     #[inline(always)]
     fn give(&self, message: &T, full: impl FnOnce(Section<Any>) -> Handoff) -> Handoff {
-        let mut section = section::enter();
+        let mut section = section::enter_object(&self.receivers);
         if !self.receivers.is_empty(&mut section) {
             core::hint::cold_path();
             return self.hand_over(section, message);
@@ -216,7 +218,7 @@ impl<T, const N: usize> Queue<T, N> {
     fn begin_receive(&self, to: &mut MaybeUninit<T>, deadline: Instant) -> Handoff {
         self.take(to, |section, to| {
             let to = core::ptr::from_mut(to) as usize;
-            wait::wait_in(&self.receivers, to, deadline, section)
+            wait::wait_in::<false>(&self.receivers, to, deadline, section)
         })
     }
 
@@ -227,7 +229,7 @@ impl<T, const N: usize> Queue<T, N> {
         to: &mut MaybeUninit<T>,
         empty: impl FnOnce(Section<Any>, &mut MaybeUninit<T>) -> Handoff,
     ) -> Handoff {
-        let mut section = section::enter();
+        let mut section = section::enter_object(&self.receivers);
         let ring = self.ring(&mut section);
         if ring.is_empty() {
             core::hint::cold_path();

@@ -28,7 +28,7 @@ use crate::probe::trace;
 use crate::sched;
 use crate::section::{self, Any, Kernel, Scheduled, Section, Thread};
 use crate::switch::Handoff;
-use crate::thread::tcb::{EXITED, HANDLE, TcbRef, Woken};
+use crate::thread::tcb::{EXITED, HANDLE, TcbRef, Wait, Woken};
 use crate::wait;
 
 pub(crate) use super::mutex_state::RawMutex;
@@ -134,7 +134,7 @@ impl RawMutex {
             u32::from(t.prio.rank()),
             self as *const Self as u32
         );
-        wait::announce(kernel, me, &self.waiters);
+        wait::announce(kernel, me, &self.waiters, Wait::Mutex);
         self.note_top(kernel, owner);
         Ok(true)
     }

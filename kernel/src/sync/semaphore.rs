@@ -75,7 +75,7 @@ impl Semaphore {
 
     #[inline(never)]
     fn begin_give(&self) -> Handoff {
-        let mut section = section::enter();
+        let mut section = section::enter_object(&self.waiters);
         let (waiters, links) = section.waiting(&self.waiters);
         if let Some((tid, _)) = waiters.pop(links) {
             if waiters.is_empty() {
@@ -200,7 +200,7 @@ impl Semaphore {
     /// After a time-out, which took the thread out of the queue: without waiters the fast path is open again.
     #[cold]
     fn give_up(&self) {
-        let mut section = section::enter_thread();
+        let mut section = section::enter_object_thread(&self.waiters);
         if self.waiters.is_empty(&mut section) {
             let _ = self.count.compare_exchange(CONTENDED, 0, Relaxed, Relaxed);
         }
@@ -220,7 +220,7 @@ fn begin_take(semaphore: &Semaphore, deadline: Instant) -> Handoff {
         core::hint::cold_path();
         return Handoff::wrong_context();
     }
-    let section = section::enter_thread();
+    let section = section::enter_object_thread(&semaphore.waiters);
     if deadline != Instant::NEVER {
         return semaphore.begin_take_until(section, deadline);
     }

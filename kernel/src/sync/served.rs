@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::sched;
 use crate::section::{self, Any, Kernel, Section};
 use crate::switch::Handoff;
-use crate::thread::tcb::TcbRef;
+use crate::thread::tcb::{TcbRef, Wait};
 use crate::wait;
 
 /// Where the only waiter is, for assembly (see [`WaitQueue::SOLE`]); the waiters are what begins with the mutex.
@@ -55,7 +55,7 @@ impl RawMutex {
     pub(crate) fn announce(&self, kernel: &mut Kernel) {
         let me = TcbRef::current();
         kernel.thread(me).blocked_on = self;
-        wait::announce(kernel, me, &self.waiters);
+        wait::announce(kernel, me, &self.waiters, Wait::Mutex);
         self.note_owners_top(kernel);
     }
 

@@ -167,9 +167,14 @@ impl Task {
     /// The running thread, which is the task's, does not run before the period's end, wherever it is.
     fn throttle(&self, scheduled: &mut Scheduled, cpu: CpuRef, account: &Account) {
         let me = TcbRef::current();
-        let t = scheduled.thread(me);
-        let (was_ready, tid, prio) = (t.state == 0, t.tid, t.prio);
-        t.state |= THROTTLED;
+        let (tid, prio) = (me.tid(), me.prio());
+        // With the lock of threads: another CPU may release it at this moment, if it is suspended.
+        let was_ready = scheduled.with_chains(|kernel| {
+            let t = kernel.thread(me);
+            let was_ready = t.state == 0;
+            t.state |= THROTTLED;
+            was_ready
+        });
         if was_ready {
             let (rq, links) = scheduled.ready(cpu);
             rq.dequeue(links, tid, prio);

@@ -64,7 +64,7 @@ impl Task {
     /// Its thread, which belongs to this CPU, waits no longer, if it waits for what tasks wait for: its call gives this error.
     pub(super) fn end_wait(&self, scheduled: &mut Scheduled, error: Error) {
         let thread = self.port.thread();
-        let owner = scheduled.with_kernel(|kernel| {
+        let owner = scheduled.with_chains(|kernel| {
             let mutex = kernel.mutex_of(thread);
             let t = kernel.thread(thread);
             // A budget that was lent ends calls alone.

@@ -228,6 +228,9 @@ impl Thread {
         let is_only = thread.handle() == self.handle() && thread.state() == reason;
         if is_only {
             section.thread(thread).state = RELEASED;
+        }
+        let section = section.narrow();
+        if is_only {
             other_cpu::wake(thread);
         }
         section.leave_quietly();

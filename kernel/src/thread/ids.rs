@@ -17,7 +17,7 @@ struct FreeIds {
 
 struct FreeIdsCell(UnsafeCell<FreeIds>);
 
-// SAFETY: reached by `free_ids` only, with the kernel lock held, which one CPU has at a time.
+// SAFETY: reached by `free_ids` only, with the lock of threads held, which one CPU has at a time.
 unsafe impl Sync for FreeIdsCell {}
 
 /// At first all but the idle threads', the lowest on top.

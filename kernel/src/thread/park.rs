@@ -86,15 +86,15 @@ pub(crate) fn unpark(scheduled: &mut Scheduled, handle: u32) -> Result<(), Error
 #[cold]
 #[inline(never)]
 fn notify(scheduled: &mut Scheduled, thread: TcbRef, handle: u32) -> Result<(), Error> {
-    scheduled.with_kernel(|kernel| {
+    if thread.is_elsewhere() {
+        return notify_elsewhere(scheduled, thread, handle);
+    }
+    scheduled.with_chains(|kernel| {
         let t = kernel.thread(thread);
         if t.handle != handle {
             return Err(Error::NoSuchThread);
         }
-        if thread.is_elsewhere() {
-            t.token.store(true, Relaxed);
-            other_cpu::wake(thread);
-        } else if t.state & WAITING != 0 && t.wait == Wait::Park {
+        if t.state & WAITING != 0 && t.wait == Wait::Park {
             // Suspended as well.
             sched::wake(kernel, thread, Woken::Object);
         } else {
@@ -102,6 +102,22 @@ fn notify(scheduled: &mut Scheduled, thread: TcbRef, handle: u32) -> Result<(), 
         }
         Ok(())
     })
+}
+
+/// The same for another CPU's, which is told behind the lock.
+#[cold]
+#[inline(never)]
+fn notify_elsewhere(scheduled: &mut Scheduled, thread: TcbRef, handle: u32) -> Result<(), Error> {
+    scheduled.with_chains(|kernel| {
+        let t = kernel.thread(thread);
+        if t.handle != handle {
+            return Err(Error::NoSuchThread);
+        }
+        t.token.store(true, Relaxed);
+        Ok(())
+    })?;
+    other_cpu::wake(thread);
+    Ok(())
 }
 
 impl Thread {

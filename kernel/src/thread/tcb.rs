@@ -16,6 +16,7 @@ use crate::arch::percpu::{self, CpuRef};
 use crate::arch::proof;
 use crate::config::{MAX_CPUS, MAX_THREADS};
 use crate::cpu_sched::CpuSched;
+use crate::lock::{self, Lock};
 use crate::waiters::Waiters;
 
 mod block;
@@ -165,6 +166,8 @@ impl TcbRef {
         wait_queue: *const Waiters,
         /// The priority that it stands there with.
         wait_prio: Priority,
+        /// What it waits for, or did last.
+        wait: Wait,
         /// How its wait ended, as it asks itself when it runs again.
         woken: Woken,
         /// What the waker left, as it asks itself when it runs again.
@@ -194,6 +197,16 @@ impl TcbRef {
     pub(crate) fn interrupted_ip(self) -> usize {
         // SAFETY: a trap frame lies right before every control block.
         unsafe { (*self.frame()).rip as usize }
+    }
+
+    /// The lock of what it waits for. Its own CPU knows that, which alone begins its waits: of another CPU's it is some lock.
+    #[inline(always)]
+    pub(crate) fn lock(self) -> &'static Lock {
+        match self.wait() {
+            Wait::Queue => lock::of(self.wait_queue()),
+            Wait::Second => lock::of(self.wait_queue().wrapping_sub(1)),
+            _ => &lock::CHAINS,
+        }
     }
 
     /// Whether it stands in its wait queue with a priority that is not its own any more. Outside a section that may be over.

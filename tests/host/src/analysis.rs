@@ -113,7 +113,7 @@ fn whole_stack(stage: &Stage, name: &str) -> Result<()> {
 const NR_CASES: u32 = 1000;
 /// And how many that wait for a lock.
 const NR_LOCKS: u32 = 100;
-/// In instructions, how long a section of theirs holds the kernel's lock at most.
+/// In instructions, how long a section of theirs holds a lock of the kernel's at most.
 const LONGEST_HELD: u64 = 142;
 /// Instructions around an activation in which everything of it lies.
 const NEAR: u64 = 20_000;
@@ -217,12 +217,12 @@ pub(super) fn names_a_lock_of_another_cpu(stage: &Stage) -> Result<()> {
     // The other CPU is in a section for more than a third of the time.
     ensure!(
         nr > NR_LOCKS / 4 && nr_waits > nr / 8,
-        "the kernel's lock was waited for {nr_waits} times of {nr}"
+        "a lock of the kernel's was waited for {nr_waits} times of {nr}"
     );
     Ok(())
 }
 
-/// A wait for the kernel's lock is a row that names who held it, where, and for how long. Says whether there is one.
+/// A wait for a lock of the kernel's is a row that names who held it, where, and for how long. Says whether there is one.
 fn check_kernel_lock(found: &Breakdown) -> Result<bool> {
     check_sum(found)?;
     let Some(row) = found.row(Group::KernelLock) else {

@@ -82,7 +82,7 @@ fn is_agreed_on(stage: &Stage, limit: &str) -> Result<bool> {
     let run = stage.latency_run("both", &flags)?.code(2)?.json()?;
     let number = |value: &Value| value.as_u64().context("no number");
     let rows = run["analysis"]["rows"].as_array().context("no analysis")?;
-    // What another CPU did with the kernel's lock, which this one waited for, has a row of its own.
+    // What another CPU did with a lock of the kernel's, which this one waited for, has a row of its own.
     let turns = rows
         .iter()
         .filter(|row| row["group"] == "other-cpus" || row["group"] == "kernel-lock")

@@ -33,7 +33,7 @@ pub enum Kind {
     Interrupt,
     /// Preemption is off.
     PreemptOff,
-    /// The kernel lock is held.
+    /// A lock of the kernel's is held.
     KernelLock,
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn number(key: Key) -> u32 {
 }
 
 /// Whether the key with this address is no event's id. Such a key is switched by whoever declares it, since much may depend on
-/// it: whether there is a kernel lock, for one.
+/// it: whether there are locks, for one.
 pub(crate) fn is_no_event(key: u32) -> bool {
     let keys = (&raw const takt_keys_start) as u32..(&raw const takt_wide_ids_end) as u32;
     // Core events' ids are even, and may be as large.

@@ -3,7 +3,7 @@
 //! Who wants to patch takes the [`Text`] lock, then kicks every other CPU and waits until each stands in the handler of
 //! that interrupt with interrupts off: at a boundary between instructions, in code that nobody rewrites. Then it writes
 //! and lets them go; each serialises first, so that it does not go on with bytes fetched before (Intel SDM vol. 3A,
-//! 9.1.3). A CPU that waits for the kernel lock with interrupts off comes later, when it has had its turn: no one who
+//! 9.1.3). A CPU that waits for a lock with interrupts off comes later, when it has had its turn: no one who
 //! stands here holds that lock.
 
 use core::marker::PhantomData;

@@ -24,7 +24,7 @@ pub(crate) fn is_preempted(t: TcbRef) -> bool {
 /// Leaves `prev`, the running thread, and goes on with `next`. Returns when `prev` is chosen again.
 ///
 /// # Safety
-/// Interrupts are off, the kernel lock is not held, `prev` is the running thread, and the per-CPU block already names
+/// Interrupts are off, no lock is held, `prev` is the running thread, and the per-CPU block already names
 /// `next` as the current thread.
 #[inline(always)]
 pub(crate) unsafe fn switch(prev: TcbRef, next: TcbRef) {
@@ -67,7 +67,7 @@ const _: () = assert!(offset_of!(Tcb, resume) < 128, "a displacement of one byte
 /// Leaves an idle thread whose state is not worth keeping, to `next` or to itself anew.
 ///
 /// # Safety
-/// Interrupts are off, the kernel lock is not held, the per-CPU block names `next` as the current thread, and `idle`
+/// Interrupts are off, no lock is held, the per-CPU block names `next` as the current thread, and `idle`
 /// waited.
 #[inline(always)]
 pub(crate) unsafe fn leave_idle(idle: TcbRef, next: TcbRef) -> ! {
@@ -87,7 +87,7 @@ pub(crate) unsafe fn leave_idle(idle: TcbRef, next: TcbRef) -> ! {
 /// Leaves the running thread without keeping anything of it.
 ///
 /// # Safety
-/// Interrupts are off, the kernel lock is not held, and the per-CPU block names `next` as the current thread.
+/// Interrupts are off, no lock is held, and the per-CPU block names `next` as the current thread.
 #[inline(always)]
 pub(crate) unsafe fn leave_for_good(next: TcbRef) -> ! {
     // SAFETY: the caller's duty.

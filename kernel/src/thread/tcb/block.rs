@@ -63,8 +63,12 @@ pub(crate) enum Wait {
     Sleep,
     /// For [`unpark`](crate::thread::Thread::unpark).
     Park,
-    /// In an object's wait queue.
+    /// In an object's first queue, or the only one.
     Queue,
+    /// In an object's second queue, which stands behind the first.
+    Second,
+    /// For a mutex, or for the reply to a message.
+    Mutex,
     /// For another thread's end.
     Join,
     /// For a message to its task.
@@ -73,7 +77,7 @@ pub(crate) enum Wait {
 }
 
 impl Wait {
-    /// Whether threads of other CPUs end such a wait, with the kernel lock.
+    /// Whether threads of other CPUs end such a wait, with [its lock](TcbRef::lock).
     #[inline(always)]
     pub(crate) fn is_shared(self) -> bool {
         self >= Self::Queue
@@ -114,7 +118,7 @@ pub(crate) struct Tcb {
     pub(crate) cpu: CpuRef,
     /// Time spent running, in cycles; while the thread runs, less the time at which it was switched to (wrapping).
     pub(crate) runtime: u64,
-    /// The queue it waits in, or null.
+    /// The queue it waits in, or null. Another CPU that ends a wait changes this last.
     pub(crate) wait_queue: *const Waiters,
     /// What names the thread in handles and in the mutexes that it holds: its id, and above it how often the block was
     /// taken and given back, so that old ones are noticed; it comes back after four million threads with the same id.

@@ -119,7 +119,7 @@ fn hold() {
 /// Whose sections are long as sections go.
 static QUEUE: Queue<[u64; 16], 1> = Queue::new();
 
-/// Takes the kernel's lock again and again, for some rounds. The deadline mostly comes in one of them, since the CPU that
+/// Takes a lock of the kernel's again and again, for some rounds. The deadline mostly comes in one of them, since the CPU that
 /// waits for it pauses.
 fn hold_kernels() {
     IS_HELD.store(true, Release);

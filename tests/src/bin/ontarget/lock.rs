@@ -1,4 +1,4 @@
-//! Operations of which `bench` counts from outside how often two CPUs take the kernel's lock, and how long they wait for it.
+//! Operations of which `bench` counts from outside how often two CPUs take a lock of the kernel's, and how long they wait for it.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -36,6 +36,7 @@ static OWN_SEMAPHORES: [Semaphore; 2] = [const { Semaphore::new(0, 1) }; 2];
 static THERE: Semaphore = Semaphore::new(0, 1);
 static BACK: Semaphore = Semaphore::new(0, 1);
 static QUEUE: Queue<u32, 1> = Queue::new();
+static OWN_QUEUES: [Queue<u32, 1>; 2] = [const { Queue::new() }; 2];
 
 fn sleeps() -> Result<(), Error> {
     sleep(Nanos::from_micros(20))
@@ -46,7 +47,12 @@ fn passes(semaphore: &Semaphore) -> Result<(), Error> {
     semaphore.take()
 }
 
-const OPERATIONS: [Operation; 6] = [
+fn sends(queue: &Queue<u32, 1>) -> Result<(), Error> {
+    queue.try_send(0).map_err(|(_, error)| error)?;
+    queue.try_receive().map(drop)
+}
+
+const OPERATIONS: [Operation; 7] = [
     Operation {
         name: "sleep",
         here: sleeps,
@@ -61,6 +67,11 @@ const OPERATIONS: [Operation; 6] = [
         name: "mutex-own",
         here: || OWN_MUTEXES[0].lock().map(drop),
         there: || OWN_MUTEXES[1].lock().map(drop),
+    },
+    Operation {
+        name: "queue-own",
+        here: || sends(&OWN_QUEUES[0]),
+        there: || sends(&OWN_QUEUES[1]),
     },
     Operation {
         name: "semaphore",

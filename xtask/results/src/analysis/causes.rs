@@ -36,7 +36,7 @@ pub enum Cause {
     ThreadInterference,
     /// From the switch's record to the thread's reading of the clock.
     ContextSwitch,
-    /// The CPU waited for the kernel lock, which another one held.
+    /// The CPU waited for a lock of the kernel's, which another one held.
     KernelLock,
     /// Other CPUs ran: under icount all of them share one count of instructions, and take turns.
     OtherCpus,

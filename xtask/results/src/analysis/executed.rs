@@ -26,7 +26,7 @@ pub(super) struct Span {
     pub(super) vector: Option<u8>,
 }
 
-/// A stretch of a CPU's waiting for the kernel lock: from the first round of it, or from where one that held it gave it up to
+/// A stretch of a CPU's waiting for a lock of the kernel's: from the first round of it, or from where one that held it gave it up to
 /// another, to where the next did or the CPU itself took it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LockWait {
@@ -36,6 +36,14 @@ pub(super) struct LockWait {
     /// Who held it, and where it was taken and given up.
     pub(super) holder: u8,
     pub(super) hold: Span,
+}
+
+/// A stretch for which a CPU held a lock of the kernel's.
+struct Hold {
+    cpu: u8,
+    span: Span,
+    /// The CPU has waited for it.
+    was_waited_for: bool,
 }
 
 /// The marks that were executed, and whose turns there were.
@@ -229,10 +237,10 @@ impl Executed {
         None
     }
 
-    /// The stretches for which CPUs held the kernel lock, each with the calls that took it and gave it up.
-    fn holds(&self) -> Vec<(u8, Span)> {
+    /// The stretches for which CPUs held a lock of the kernel's, each with the calls that took it and gave it up.
+    fn holds(&self) -> Vec<Hold> {
         let mut calls = HashMap::new();
-        let mut open: Option<(u8, Span)> = None;
+        let (mut open, mut waiting) = (HashMap::new(), HashSet::new());
         let mut holds = Vec::new();
         for event in &self.events {
             let Some((step, cpu)) = self.step(event).zip(u8::try_from(event.cpu).ok()) else {
@@ -240,6 +248,7 @@ impl Executed {
             };
             let call = || calls.get(&cpu).copied().unwrap_or(step.ip);
             match step.mark {
+                Mark::LockWait => drop(waiting.insert(cpu)),
                 Mark::Locked => {
                     let span = Span {
                         kind: Kind::KernelLock,
@@ -250,17 +259,18 @@ impl Executed {
                         ended_by: step.ip,
                         vector: None,
                     };
-                    open = Some((cpu, span));
+                    open.insert(cpu, (span, waiting.remove(&cpu)));
                 }
                 Mark::Unlocked => {
-                    holds.extend(open.take().filter(|it| it.0 == cpu).map(|(cpu, span)| {
-                        let ended = Span {
+                    holds.extend(open.remove(&cpu).map(|(span, was_waited_for)| Hold {
+                        cpu,
+                        span: Span {
                             to: step.at,
                             length: self.own(cpu, span.after..step.at),
                             ended_by: call(),
                             ..span
-                        };
-                        (cpu, ended)
+                        },
+                        was_waited_for,
                     }))
                 }
                 Mark::Call => drop(calls.insert(cpu, step.ip)),
@@ -270,7 +280,10 @@ impl Executed {
         holds
     }
 
-    /// The stretches in which a CPU waited for the kernel lock. Those whose holder is not known are left out.
+    /// The stretches in which a CPU waited for a lock of the kernel's. Those whose holder is not known are left out.
+    ///
+    /// Which lock it is the log does not say. Whoever is before it at the same one has it already when the wait begins, or has
+    /// waited for it as well.
     pub(super) fn lock_waits(&self, cpu: u8) -> Vec<LockWait> {
         let holds = self.holds();
         let mut waits = Vec::new();
@@ -281,17 +294,22 @@ impl Executed {
                 (Mark::Locked, Some(after)) => {
                     begun = None;
                     let end = step.at - 1;
-                    let is_during = |it: &&(u8, Span)| it.1.after < end && it.1.to > after;
+                    let is_during = |it: &&Hold| {
+                        it.cpu != cpu
+                            && it.span.after < end
+                            && it.span.to > after
+                            && (it.span.after <= after || it.was_waited_for)
+                    };
                     let mut holders = holds.iter().filter(is_during).peekable();
                     let mut from = after;
-                    while let Some((holder, hold)) = holders.next() {
+                    while let Some(Hold { cpu, span, .. }) = holders.next() {
                         // Until the CPU has its turn to see that the lock is free, it waits for the last one.
-                        let to = holders.peek().map_or(end, |_| hold.to);
+                        let to = holders.peek().map_or(end, |_| span.to);
                         waits.push(LockWait {
                             after: from,
                             to,
-                            holder: *holder,
-                            hold: *hold,
+                            holder: *cpu,
+                            hold: *span,
                         });
                         from = to;
                     }

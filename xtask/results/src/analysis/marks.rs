@@ -29,9 +29,9 @@ pub enum Mark {
     Ret,
     /// Reads the clock.
     Clock,
-    /// Waits a round for the kernel lock, which another CPU holds.
+    /// Waits a round for one of the kernel's locks, which another CPU holds.
     LockWait,
-    /// Has taken the kernel lock.
+    /// Has taken one of the kernel's locks.
     Locked,
     /// Gives it up.
     Unlocked,
@@ -44,7 +44,7 @@ const ENTRIES: [(&str, u8); 4] = [
     ("takt_irq_early_timer", 0x52),
     ("takt_irq_spurious", 0xff),
 ];
-/// The way to the kernel lock, and the one back.
+/// The way to a lock of the kernel's, and the one back.
 const LOCK: &str = "takt_thunk_lock";
 const UNLOCK: &str = "takt_thunk_unlock";
 const DEVICES: &str = "takt_irq_stubs";
@@ -115,11 +115,11 @@ impl Marks {
     }
 }
 
-/// Of the way to the kernel lock: a round of waiting, and the first instruction with it, which restores a register.
+/// Of the way to a lock: a round of waiting, and the first instruction with it, which restores a register.
 fn lock_mark(it: &Instruction) -> Option<Mark> {
     match it.mnemonic() {
         Mnemonic::Pause => Some(Mark::LockWait),
-        Mnemonic::Pop => Some(Mark::Locked),
+        Mnemonic::Pop if it.op0_register() == Register::RAX => Some(Mark::Locked),
         _ => mark(it),
     }
 }

@@ -262,7 +262,7 @@ impl Cut {
     }
 
     /// The pieces without the instructions of other CPUs, and those.
-    /// What the holder of the kernel lock executes with it while it is waited for is no turn of another CPU's: on a machine on
+    /// What the holder of a lock of the kernel's executes with it while it is waited for is no turn of another CPU's: on a machine on
     /// which CPUs run at once, that is waited for as well.
     fn parts(
         &self,

@@ -27,7 +27,7 @@ pub enum Group {
     Switch,
     /// The measured thread did its work, in user space.
     UserThread,
-    /// Another CPU held the kernel lock.
+    /// Another CPU held a lock of the kernel's.
     KernelLock,
     /// Other CPUs' turns.
     OtherCpus,
@@ -94,7 +94,7 @@ pub struct Part {
     /// Why time passed.
     pub cause: Cause,
     /// Who: a thread as `name:id`, an interrupt as `irq N`, another CPU with the function that it was in halfway, or
-    /// in which it took the kernel lock; empty
+    /// in which it took a lock of the kernel's; empty
     /// where the cause says all.
     pub who: String,
     /// How long, in ns.

@@ -1,4 +1,4 @@
-//! What operations between two CPUs take of the kernel's lock, from the image with on-target tests.
+//! What operations between two CPUs take of a lock of the kernel's, from the image with on-target tests.
 
 use std::io::{BufReader, Read};
 

@@ -8,7 +8,7 @@
 //! | `functions` | what function tracing costs |
 //! | `latency` | IRQ and thread latency of the idle system |
 //! | `lines` | the cache lines of data that a switch touches |
-//! | `locks` | what two CPUs take of the kernel's lock |
+//! | `locks` | what two CPUs take of a lock of the kernel's |
 //! | `records` | the bytes of records, on average |
 //! | `sizes` | what an image's sections take |
 //! | `table` | the table as text or Markdown, and JSON |

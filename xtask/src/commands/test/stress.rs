@@ -89,7 +89,7 @@ impl Round {
         )
     }
 
-    /// Whether what its CPUs do at the kernel's lock is counted: in the first machine that has two.
+    /// Whether what its CPUs do at the kernel's locks is counted: in the first machine that has two.
     pub(super) fn counts_waits(&self) -> bool {
         self.accel == Accel::TcgIcount && self.cpus == 2 && self.is_first
     }

@@ -1,4 +1,4 @@
-//! What several CPUs do at the kernel's lock, counted from outside, under icount: while the random stress runs, and for `bench`.
+//! What several CPUs do at the kernel's locks, counted from outside, under icount: while the random stress runs, and for `bench`.
 
 use std::io::BufReader;
 use std::path::Path;
@@ -91,7 +91,7 @@ pub(super) fn describe(
     let Counts { acquired, waited } = waits.counts;
     ensure!(
         acquired > 0 && operations > 0,
-        "nobody has taken the kernel's lock"
+        "nobody has taken a lock of the kernel's"
     );
     let longest = waits.longest_held;
     ensure!(
@@ -111,7 +111,7 @@ pub(super) fn describe(
         )
     };
     Ok(format!(
-        " (kernel lock: {} acquisitions and {} instructions waited an operation, held for {longest} at most)",
+        " (kernel's locks: {} acquisitions and {} instructions waited an operation, held for {longest} at most)",
         each(acquired),
         each(waited)
     ))

@@ -59,8 +59,8 @@ pub(crate) struct PerCpu {
     pub(super) context: AtomicU32,
     /// Number of the CPU, from 0.
     pub(crate) cpu: Cell<u32>,
-    /// A bit for each CPU that is to be kicked when this one gives up the kernel lock.
-    pub(crate) kicks: AtomicU32,
+    /// The address of the lock that it has, or had last. In half a word: the image lies below 4 GiB (`takt.ld`).
+    pub(crate) held: AtomicU32,
     /// Task state segment. IST1 is the running thread's control block, before which its frame lies: in the cache line of the
     /// preempt count.
     pub(crate) tss: Owned<TaskStateSegment>,
