@@ -190,7 +190,7 @@ pub(super) mod tests {
         );
         // An entry that is cut names nothing.
         assert_eq!(named(MemoryMap::new(&bytes[..71], 24).unwrap()).len(), 2);
-        assert_eq!(named(MemoryMap::UNKNOWN), [0..u64::MAX]);
+        assert_eq!(named(MemoryMap::UNKNOWN), std::vec![0..u64::MAX]);
     }
 
     #[test]

@@ -42,6 +42,10 @@ fn uart(register: u16, value: u8) {
 }
 
 extern "C" fn on_com1(_: usize, _: Instant) {
+    // SAFETY: COM1's line status register. The line may still have been up when it was given to another CPU.
+    if unsafe { Port::<u8>::new(COM1 + 5).read() } & 1 == 0 {
+        return;
+    }
     // SAFETY: COM1's data register: reading it takes the interrupt back.
     let byte = unsafe { Port::<u8>::new(COM1).read() };
     BYTES.store(BYTES.load(Relaxed) << 8 | u64::from(byte), Relaxed);
