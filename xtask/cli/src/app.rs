@@ -28,8 +28,8 @@ pub struct New {
     /// A program in C. Its library is built of the sources of this program.
     #[arg(long, conflicts_with = "git")]
     pub c: bool,
-    /// An application of protected tasks, with a manifest of them. Its crates are the sources of this program.
-    #[arg(long, conflicts_with_all = ["git", "c"])]
+    /// An application of protected tasks, with a manifest of them.
+    #[arg(long, conflicts_with = "c")]
     pub tasks: bool,
 }
 

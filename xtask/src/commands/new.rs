@@ -13,8 +13,8 @@ use anyhow::{Context, Result};
 
 use self::source::Source;
 use super::budget;
+use takt_base::output;
 use takt_base::term::WithHelp;
-use takt_base::{output, paths};
 use takt_cli::New;
 use takt_image::build::{RUSTFLAGS, TARGET, build_outside};
 
@@ -75,10 +75,10 @@ pub(super) fn run(flags: &New) -> Result<ExitCode> {
     if flags.c {
         return in_c::make(&flags.path, &path, &name);
     }
-    if flags.tasks {
-        return with_tasks::make(&flags.path, &path, &name);
-    }
     let source = Source::of(flags)?;
+    if flags.tasks {
+        return with_tasks::make(&flags.path, &path, &name, &source);
+    }
     output::to_folder(&path, |dir| write(dir, &FILES, &name, &source))?;
     let shown = flags.path.display();
     tell!("Building `{name}` …");
@@ -92,11 +92,7 @@ pub(super) fn run(flags: &New) -> Result<ExitCode> {
         "{shown}: the application `{name}`\n  cd {shown}\n  cargo run     boots it in QEMU, with its log and its trace\n  \
          cargo test    runs its tests on the target"
     ))?;
-    if let Some(install) = source.installs().filter(|_| paths::which("takt").is_none()) {
-        output::line(format_args!(
-            "Both call the program `takt`, which is not in PATH:\n  {install}"
-        ))?;
-    }
+    source.tell_install()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -133,7 +129,8 @@ fn filled(text: &str, name: &str, source: &Source) -> Result<String> {
         .replace("{rustflags}", &flags.join("\n"))
         // What JSON writes, TOML reads as the same.
         .replace("{runner}", &serde_json::to_string(&source.runner()?)?)
-        .replace("{alias}", &serde_json::to_string(&source.alias()?)?);
+        .replace("{alias}", &source.alias()?)
+        .replace("{takt}", source.tool());
     for (package, dependency) in source.dependencies()? {
         text = text.replace(&format!("{{{package}}}"), &dependency);
     }
@@ -205,6 +202,30 @@ mod tests {
         let flags: Vec<_> = flags.iter().map(|flag| flag.as_str().unwrap()).collect();
         assert_eq!(flags.join(" "), format!("{} -C panic=abort", own_flags()));
         assert!(file("src/main.rs").contains("use my_app::"));
+    }
+
+    #[test]
+    fn tasks_have_all_from_git() {
+        let git = Source::Git {
+            url: "https://host/takt".into(),
+            rev: Some("v1".into()),
+        };
+        let file = |name: &str| {
+            let text = with_tasks::file(name).unwrap();
+            filled(text, "my-app", &git).unwrap()
+        };
+        let had = |manifest: &str, package: &str| {
+            let manifest = toml(&file(manifest));
+            let had = &manifest["dependencies"][package];
+            assert_eq!(had["git"], "https://host/takt");
+            assert_eq!(had["rev"], "v1");
+        };
+        had("Cargo.toml", "takt-board");
+        had("tasks/Cargo.toml", "takt-user");
+        // What there are no sources for the program `takt` does.
+        let config = toml(&file(".cargo/config.toml"));
+        assert!(config["alias"].is_null() && config["env"]["TAKT_CONFIG"].is_object());
+        assert!(file("README.md").contains("$ takt run --manifest takt.app.toml "));
     }
 
     fn own_flags() -> String {

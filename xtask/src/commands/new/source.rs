@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 
-use takt_base::paths;
 use takt_base::term::WithHelp;
+use takt_base::{output, paths};
 use takt_cli::New;
 
 /// Takt's packages in an application, and where they are in its sources.
@@ -81,19 +81,41 @@ impl Source {
         })
     }
 
-    /// Cargo's words for the tool, where no runner is called: in a folder without the flags of an image.
-    pub(super) fn alias(&self) -> Result<Vec<String>> {
+    /// Cargo's words for the tool, where no runner is called: in a folder without the flags of an image. None if it is installed.
+    pub(super) fn alias(&self) -> Result<String> {
         let Self::Path(takt) = self else {
-            return Ok(Vec::new());
+            return Ok(String::new());
         };
         let manifest = takt.join("Cargo.toml");
         let words = ["run", "--quiet", "--package", "xtask", "--manifest-path"];
-        let words = words.into_iter().chain([utf8(&manifest)?, "--"]);
-        Ok(words.map(str::to_owned).collect())
+        let words: Vec<_> = words.into_iter().chain([utf8(&manifest)?, "--"]).collect();
+        // What JSON writes, TOML reads as the same.
+        let words = serde_json::to_string(&words)?;
+        Ok(format!(
+            "# Takt's commands, for this application.\n[alias]\nxtask = {words}\n\n"
+        ))
+    }
+
+    /// What the tool is called by where no runner is.
+    pub(super) const fn tool(&self) -> &'static str {
+        match self {
+            Self::Path(_) => "cargo xtask",
+            Self::Git { .. } => "takt",
+        }
+    }
+
+    /// Says how the tool is installed, if it has to be and is not.
+    pub(super) fn tell_install(&self) -> Result<()> {
+        if let Some(install) = self.installs().filter(|_| paths::which("takt").is_none()) {
+            output::line(format_args!(
+                "The program `takt` is not in PATH:\n  {install}"
+            ))?;
+        }
+        Ok(())
     }
 
     /// How the tool is installed that [`Source::runner`] calls, if it has to be.
-    pub(super) fn installs(&self) -> Option<String> {
+    fn installs(&self) -> Option<String> {
         let Self::Git { url, rev } = self else {
             return None;
         };

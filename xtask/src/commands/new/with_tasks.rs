@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::source::Source;
 use super::{PROFILE, write};
-use takt_base::{output, paths};
+use takt_base::output;
 
 /// The files, by their names in the application's folder.
 const FILES: [(&str, &str); 11] = [
@@ -55,15 +55,22 @@ const FILES: [(&str, &str); 11] = [
 ];
 
 /// Makes the folder. `shown` is its name as the user wrote it.
-pub(super) fn make(shown: &Path, path: &Path, name: &str) -> Result<ExitCode> {
-    let source = Source::Path(paths::workspace());
-    output::to_folder(path, |dir| write(dir, &FILES, name, &source))?;
-    let shown = shown.display();
+pub(super) fn make(shown: &Path, path: &Path, name: &str, source: &Source) -> Result<ExitCode> {
+    output::to_folder(path, |dir| write(dir, &FILES, name, source))?;
+    let (shown, takt) = (shown.display(), source.tool());
     output::line(format_args!(
         "{shown}: the application `{name}`, of two tasks\n  cd {shown}\n  \
-         cargo xtask run --manifest takt.app.toml     boots it in QEMU, with its log and its trace"
+         {takt} run --manifest takt.app.toml     boots it in QEMU, with its log and its trace"
     ))?;
+    source.tell_install()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The template of a file.
+#[cfg(test)]
+pub(super) fn file(name: &str) -> Option<&'static str> {
+    let found = FILES.iter().find(|(file, _)| *file == name);
+    found.map(|(_, text)| *text)
 }
 
 /// The profile of images and tasks.
