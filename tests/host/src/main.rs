@@ -51,16 +51,13 @@ mod verify;
 mod viewers;
 
 use std::env;
-use std::sync::Mutex;
-use std::thread;
 use std::time::Instant;
 
 use anyhow::Result;
 use serde_json::json;
 use stage::{Done, FIRST, Stage};
 
-use takt_base::output;
-use takt_sweep::work::jobs;
+use takt_base::{output, spread};
 
 type Check = fn(&Stage) -> Result<()>;
 
@@ -318,18 +315,10 @@ fn main() {
         Ok(stage) => stage,
         Err(error) => return say("first run", &Err(error), started),
     };
-    let rest = Mutex::new(TESTS.iter().filter(wanted));
-    let next = || rest.lock().map_or(None, |mut rest| rest.next());
-    let each = || {
-        while let Some((name, check)) = next() {
-            let started = Instant::now();
-            let result = first.named(name).and_then(|stage| check(&stage));
-            say(name, &result, started);
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..=jobs(None) {
-            scope.spawn(each);
-        }
+    let wanted: Vec<_> = TESTS.iter().filter(wanted).collect();
+    spread::each(spread::cpus() + 1, &wanted, |(name, check)| {
+        let started = Instant::now();
+        let result = first.named(name).and_then(|stage| check(&stage));
+        say(name, &result, started);
     });
 }

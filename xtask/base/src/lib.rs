@@ -7,6 +7,7 @@
 //! | [`output`] | writing results: to stdout, to a file, to a folder |
 //! | [`schema`], [`units`] | names of files, sets of CPUs and spans of time |
 //! | [`tool`], [`qemu`], [`device`] | programs of the system, serial lines |
+//! | [`spread`] | work on several CPUs |
 //! | [`setup`] | what the machine must have: `doctor`, installing QEMU |
 //! | [`term`] | the terminal: errors with advice, notes, what a guest has written |
 #![forbid(unsafe_code)]
@@ -28,6 +29,7 @@ pub mod qemu;
 pub mod schema;
 pub mod scratch;
 pub mod setup;
+pub mod spread;
 pub mod tool;
 pub mod units;
 

@@ -1,11 +1,9 @@
 //! [`look_at_all`]: all that can be reached with interrupts off, root by root, on all CPUs of the host.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZero;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, ensure};
+use takt_base::spread;
 
 use crate::cost::Cost;
 use crate::explore::{Explorer, Machine, Off, Refusal};
@@ -310,21 +308,9 @@ fn look(
         .copied()
         .filter(|it| !found.contains_key(it))
         .collect();
-    let next = AtomicUsize::new(0);
-    let all = Mutex::new(found);
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(root) = new.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let one = look_from(machine, followed, *root);
-                    all.lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .insert(*root, one);
-                }
-            });
-        }
-    });
+    found.extend(spread::each(spread::cpus(), &new, |root| {
+        (*root, look_from(machine, followed, *root))
+    }));
 }
 
 /// Looks at all that is reached from one root, as exact as that can be done.

@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,6 +18,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use takt_base::input;
 use takt_base::output;
 use takt_base::paths::{self, cargo};
+use takt_base::spread;
 
 /// Steps at the same time.
 const LANES: usize = 2;
@@ -115,7 +115,6 @@ pub fn has_ci_step(name: &str) -> bool {
 
 /// A step that failed.
 struct Failed {
-    number: usize,
     name: &'static str,
     last_words: VecDeque<String>,
 }
@@ -123,37 +122,21 @@ struct Failed {
 /// Runs every step.
 pub(super) fn run() -> Result<ExitCode> {
     let started = Instant::now();
-    let next = AtomicUsize::new(0);
-    let failed = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..LANES {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Relaxed);
-                    let Some(step) = STEPS.get(number) else { break };
-                    if let Err(last_words) = step.run() {
-                        lock(&failed).push(Failed {
-                            number,
-                            name: step.name,
-                            last_words,
-                        });
-                    }
-                }
-            });
-        }
+    let failed = spread::each(LANES, &STEPS, |step| {
+        let last_words = step.run().err()?;
+        Some(Failed {
+            name: step.name,
+            last_words,
+        })
     });
+    let failed: Vec<_> = failed.into_iter().flatten().collect();
     let took = took(started, cpu_time(process::id()));
     tell!("{} {took}", style("all steps:").bold().for_stderr());
-    let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if failed.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    failed.sort_by_key(|it: &Failed| it.number);
     let error = style("error:").red().bold().for_stderr();
-    for Failed {
-        name, last_words, ..
-    } in &failed
-    {
+    for Failed { name, last_words } in &failed {
         tell!("\n{error} the last lines of: {name}");
         for line in last_words {
             tell!("{line}");

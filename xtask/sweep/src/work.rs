@@ -1,8 +1,6 @@
 //! All boots of a sweep, on the host's CPUs.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::thread;
 
 use anyhow::Result;
 use takt_timerlat::sweep::{Arrival, EARLY};
@@ -12,7 +10,7 @@ use super::config::{SweepConfig, What};
 use super::parts::{Folder, Listing};
 use super::path::Path;
 use super::ways::Ways;
-use takt_base::paths;
+use takt_base::{paths, spread};
 use takt_guest::Elf;
 use takt_guest::place::Entries;
 use takt_machine::qemu;
@@ -104,8 +102,7 @@ impl<'f> Outline<'f> {
 /// How many boots at the same time: as many as the user wants, or one for each of the host's CPUs.
 #[must_use]
 pub fn jobs(wanted: Option<u16>) -> usize {
-    let for_each_cpu = || thread::available_parallelism().map_or(1, usize::from);
-    wanted.map_or_else(for_each_cpu, usize::from)
+    wanted.map_or_else(spread::cpus, usize::from)
 }
 
 /// Who is told how far the sweep has come.
@@ -302,56 +299,33 @@ fn each<T: Sync, R: Send>(
     is_broken: &AtomicBool,
     act: impl Fn(&T) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
-    let next = AtomicUsize::new(0);
-    let results: Vec<_> = items.iter().map(|_| Mutex::new(None)).collect();
-    thread::scope(|scope| {
-        for _ in 0..jobs.clamp(1, items.len().max(1)) {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Relaxed);
-                    let (Some(item), Some(place)) = (items.get(number), results.get(number)) else {
-                        return;
-                    };
-                    if is_broken.load(Relaxed) {
-                        return;
-                    }
-                    let result = act(item);
-                    if result.is_err() && !is_broken.swap(true, Relaxed) {
-                        // Those that end because of it say so too, and would hide it.
-                        *lock(place) = Some(result);
-                        return;
-                    }
-                    if let Ok(result) = result {
-                        *lock(place) = Some(Ok(result));
-                    }
-                }
-            });
+    let results = spread::each(jobs, items, |item| {
+        if is_broken.load(Relaxed) {
+            return None;
+        }
+        match act(item) {
+            // Those that end because of another's error say so too, and would hide it.
+            Err(_) if is_broken.swap(true, Relaxed) => None,
+            result => Some(result),
         }
     });
-    let mut found = Vec::new();
-    let mut is_whole = true;
-    for place in &results {
-        match lock(place).take() {
-            Some(result) => found.push(result?),
-            None => is_whole = false,
-        }
-    }
-    if !is_whole {
+    let found: Vec<_> = results.into_iter().flatten().collect::<Result<_>>()?;
+    if found.len() < items.len() {
         anyhow::bail!(Interrupted("interrupted"));
     }
     Ok(found)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
     use super::*;
     use crate::Plan;
+
+    fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     #[test]
     fn parts_cover_everything_once() {

@@ -9,14 +9,13 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
 use takt_tracer::wire;
 
 use super::{Entry, Summary};
 use takt_base::term::{Help, WithHelp, note, one_line};
-use takt_base::{input, output, paths};
+use takt_base::{input, output, paths, spread};
 
 /// How files of runs end.
 const SUFFIX: &str = ".jsonl";
@@ -198,21 +197,7 @@ impl History {
     ///
     /// If one cannot be read.
     pub fn summaries(&self, places: &[RunFile]) -> Result<Vec<(RunFile, Summary)>> {
-        let nr_threads = thread::available_parallelism().map_or(1, usize::from);
-        let part = places.len().div_ceil(nr_threads).max(1);
-        let mut read = Vec::with_capacity(places.len());
-        thread::scope(|scope| {
-            let read_part = |part: &[RunFile]| part.iter().map(|it| self.summary(it)).collect();
-            let parts = places.chunks(part);
-            let parts: Vec<_> = parts
-                .map(|part| scope.spawn(move || read_part(part)))
-                .collect();
-            for part in parts {
-                let part: Vec<_> = part.join().map_err(|_| anyhow!("a reader has panicked"))?;
-                read.extend(part);
-            }
-            anyhow::Ok(())
-        })?;
+        let read = spread::each(spread::cpus(), places, |it| self.summary(it));
         let read = places.iter().zip(read);
         read.filter_map(|(place, summary)| {
             let found = sound(summary).transpose()?;
