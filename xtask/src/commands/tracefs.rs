@@ -4,14 +4,13 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::thread;
 use std::{env, io};
 
 use anyhow::{Context, Result};
 use signal_hook::consts::SIGINT;
 
 use takt_base::setup::build::{Package, Profile, bring_up_to_date};
-use takt_base::{output, setup, term};
+use takt_base::{output, setup, spread, term};
 use takt_cli::{Guest as Flags, Mount, Shell as ShellFlags, Tracefs, TracefsCommand};
 use takt_guest::options::Options;
 use takt_tracefs::launch::{self, Launch};
@@ -38,7 +37,7 @@ pub(super) fn run(flags: &Tracefs) -> Result<ExitCode> {
 
 /// Says what a guest with more CPUs than the host has is like, in the host's time.
 fn warn_of_few_cpus(flags: &Flags) {
-    let host = thread::available_parallelism().map_or(1, usize::from);
+    let host = spread::cpus();
     if flags.attach.is_none() && usize::from(flags.smp) > host {
         term::note(format!(
             "the guest has {} CPUs and this host {host}: they wait for each other by whole time slices of the host, so latencies \
