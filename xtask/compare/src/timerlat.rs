@@ -7,7 +7,7 @@ use takt_machine::record::Distributions;
 
 /// A line of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub struct Line {
     /// Which activation, from 1 on.
     pub seq: u64,
     /// Of the interrupt, not of the thread.
@@ -21,7 +21,7 @@ pub struct Sample {
 /// # Errors
 ///
 /// If a line is damaged, or something was lost; the line is named.
-pub fn parse(trace: &str) -> Result<Vec<Sample>> {
+pub fn parse(trace: &str) -> Result<Vec<Line>> {
     let mut samples = Vec::new();
     for (index, line) in trace.lines().enumerate() {
         if line.contains("EVENTS]") {
@@ -37,7 +37,7 @@ pub fn parse(trace: &str) -> Result<Vec<Sample>> {
 }
 
 /// `… 1.780956: #1     context    irq timer_latency       630 ns`
-fn sample(line: &str) -> Option<Sample> {
+fn sample(line: &str) -> Option<Line> {
     let (_, message) = line.split_once(": #")?;
     let words: Vec<_> = message.split_whitespace().collect();
     let [seq, "context", context, "timer_latency", ns, "ns"] = words[..] else {
@@ -48,7 +48,7 @@ fn sample(line: &str) -> Option<Sample> {
         "thread" => false,
         _ => return None,
     };
-    Some(Sample {
+    Some(Line {
         seq: seq.parse().ok()?,
         is_irq,
         ns: ns.parse().ok()?,
@@ -60,10 +60,10 @@ fn sample(line: &str) -> Option<Sample> {
 /// # Errors
 ///
 /// If there are fewer.
-pub fn distributions(samples: &[Sample], settings: &Settings) -> Result<Distributions> {
+pub fn distributions(samples: &[Line], settings: &Settings) -> Result<Distributions> {
     let (skipped, wanted) = (settings.skipped(), settings.activations());
     let mut all = Distributions::default();
-    let counts = |sample: &&Sample| (skipped + 1..=skipped + wanted).contains(&sample.seq);
+    let counts = |sample: &&Line| (skipped + 1..=skipped + wanted).contains(&sample.seq);
     for sample in samples.iter().filter(counts) {
         let which = if sample.is_irq {
             &mut all.irq

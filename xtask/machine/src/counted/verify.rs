@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::walk::{Sample, Walked, walk};
+use super::walk::{Recorded, Walked, walk};
 use crate::record::{Distributions, VerifiedRecord, WithoutTurns};
 use crate::run::RunConfig;
 use takt_guest::Elf;
@@ -65,7 +65,7 @@ fn check(it: &Walked, config: &RunConfig) -> Result<Counted, String> {
         ("IRQ", Some(it.irq), counted.irq),
         ("thread", it.thread, counted.thread),
     ] {
-        if let Some(Sample {
+        if let Some(Recorded {
             latency: recorded, ..
         }) = recorded
             && recorded != counted as u32
@@ -218,7 +218,7 @@ mod tests {
 
     /// An activation of CPU 1, due at 7.5 ms, with latencies of 4 and 343 ns.
     fn activation() -> Walked {
-        let sample = |latency, recorded| Sample { latency, recorded };
+        let sample = |latency, recorded| Recorded { latency, recorded };
         Walked {
             cpu: 1,
             executed: Activation {

@@ -30,7 +30,7 @@ const BUFFER: usize = 1 << 20;
 
 /// The record of a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub struct Recorded {
     /// What the guest has measured, in ns, as the record has it: less than 0 wraps around.
     pub latency: u32,
     /// The record's own time stamp, in ns.
@@ -45,16 +45,16 @@ pub struct Walked {
     /// What was executed.
     pub executed: Activation,
     /// What the interrupt said.
-    pub irq: Sample,
+    pub irq: Recorded,
     /// What the thread said; `None` if tracing had ended by then, as it does when an IRQ latency hits a threshold.
-    pub thread: Option<Sample>,
+    pub thread: Option<Recorded>,
     /// The time that was skipped in halts so far, in ns: the guest's time less the count. `None` if two records say
     /// different things, though no halt can lie between them.
     pub skipped: Option<u64>,
 }
 
 impl Walked {
-    fn new(cpu: u8, executed: Activation, irq: Sample, thread: Option<Sample>) -> Self {
+    fn new(cpu: u8, executed: Activation, irq: Recorded, thread: Option<Recorded>) -> Self {
         Self {
             cpu,
             skipped: skipped(&executed, irq.recorded, thread.map(|it| it.recorded)),
@@ -149,11 +149,11 @@ fn join(
 }
 
 /// Number and content of a sample's record; `None` if it is another event's.
-fn sample(record: &Record<'_>) -> Option<(u64, Sample)> {
+fn sample(record: &Record<'_>) -> Option<(u64, Recorded)> {
     [IRQ, THREAD]
         .contains(&record.event.name.as_str())
         .then_some(())?;
-    let sample = Sample {
+    let sample = Recorded {
         latency: record.number("timer_latency")? as u32,
         recorded: record.ts,
     };
