@@ -32,7 +32,7 @@ fn tasks() {
             std::fs::read_to_string(path).expect("xtask has made the file")
         }
         Err(_) => "use takt_kernel::task::Task;\nstatic TASKS: [Task; 0] = [];\nstatic EVENTS: [takt_kernel::task::Event; 0] = [];\nconst ARGUMENTS: &[u64] = &[];\n\
-                   const UNTIL: Option<usize> = None;\nconst FEEDER: Option<(usize, u32)> = None;\nconst WITHOUT_DMA: &[(usize, usize)] = &[];\n\
+                   const UNTIL: Option<usize> = None;\nconst NR_BUDGETS: usize = 0;\nconst FEEDER: Option<(usize, u32)> = None;\nconst WITHOUT_DMA: &[(usize, usize)] = &[];\n\
                    const PORTS_WITHOUT_DMA: &[(u16, u16)] = &[];\n"
             .into(),
     };

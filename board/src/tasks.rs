@@ -36,6 +36,11 @@ mod packed {
         PORTS_WITHOUT_DMA
     }
 
+    const _: () = assert!(
+        !cfg!(feature = "log") || NR_BUDGETS < takt_kernel::config::NR_LOG_MESSAGES,
+        "as many threads may be throttled while they log as have a budget, and then nobody else logs: raise nr_log_messages in takt.toml"
+    );
+
     pub(super) const fn feeder() -> Option<(usize, u32)> {
         FEEDER
     }

@@ -259,10 +259,14 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
     // Those of further threads stand in their programs.
     let firsts = manifest.tasks.iter().zip(programs);
     let arguments: Vec<_> = firsts.map(|(task, _)| task.argument).collect();
+    let nr_budgets = (manifest.tasks.iter())
+        .filter(|task| task.budget_us.is_some())
+        .count();
     let until = manifest.until.as_ref().and_then(|it| manifest.number(it));
     writeln!(
         statics,
         "const ARGUMENTS: &[u64] = &{arguments:?};\nconst UNTIL: Option<usize> = {until:?};\n\
+         const NR_BUDGETS: usize = {nr_budgets};\n\
          const FEEDER: Option<(usize, u32)> = {:?};\n\
          const WITHOUT_DMA: &[(usize, usize)] = &[{}];\n\
          const PORTS_WITHOUT_DMA: &[(u16, u16)] = &[{}];",
