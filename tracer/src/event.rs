@@ -38,12 +38,14 @@ mod meta;
 mod pack;
 mod place;
 mod sink;
+mod symbol;
 
 pub use dynamic::{Element, bounded};
 pub use meta::{Meta, text_len};
 pub use pack::{Id, Packed, Value};
 pub use place::{Kind, Layout, Place, Placer};
 pub use sink::Sink;
+pub use symbol::Symbol;
 
 /// A class of events: layout, fields, print format.
 pub trait EventClass {

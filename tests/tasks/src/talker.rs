@@ -180,7 +180,8 @@ fn now() -> u64 {
 
 /// Events that there are not, and fields that it does not have; what is on by its own flag alone is not recorded.
 fn forges() {
-    let flags = [&alone::ID, &pair::ID, &text::ID, &words::ID].map(|id| id.as_ptr() as u64);
+    let flags =
+        [&alone::ID, &pair::ID, &text::ID, &words::ID].map(|id| core::ptr::from_ref(id) as u64);
     let invalid = Error::InvalidArgument as u64;
     let first = flags[0] & 0xffff_ffff;
     let results = [

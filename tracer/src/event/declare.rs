@@ -257,7 +257,7 @@ macro_rules! __dynamic {
 /// The kind is `core` (an even 8-bit id; for layouts `core24` and `core8`, at most 126 in an image), `wide` (an odd
 /// 16-bit id; for layout `wide`) or `near` (for layout `near`, at most four in an image). It becomes a module of that name
 /// with
-/// * `static ID`, bytes whose address is the id (for `sym` operands), and
+/// * `static ID`, a [`Symbol`](crate::event::Symbol) whose address is the id (for `sym` operands), and
 /// * `struct Event`, which implements [`Event`](crate::event::Event).
 ///
 /// The documentation comment becomes the `doc` lines of the metadata: say when exactly the event is emitted.
@@ -328,7 +328,7 @@ macro_rules! __event {
 
             #[used]
             #[unsafe(link_section = ".takt.meta")]
-            static META: $crate::event::Meta<N> = $crate::event::Meta::new(&$event::ID[0], PARTS);
+            static META: $crate::event::Meta<N> = $crate::event::Meta::new(&$event::ID, PARTS);
         };
     };
 }
@@ -339,7 +339,7 @@ macro_rules! __event_id {
     (first $name:literal) => {
         /// Its address is the event's id.
         #[unsafe(link_section = concat!(".takt.id.core.0.", $name))]
-        pub static ID: [u8; 2] = [0; 2];
+        pub static ID: $crate::event::Symbol<2> = $crate::event::Symbol::new();
     };
     (core8 $name:literal) => {
         $crate::__event_id!(core $name);
@@ -350,18 +350,18 @@ macro_rules! __event_id {
     (core $name:literal) => {
         /// Its address is the event's id.
         #[unsafe(link_section = concat!(".takt.id.core.1.", $name))]
-        pub static ID: [u8; 2] = [0; 2];
+        pub static ID: $crate::event::Symbol<2> = $crate::event::Symbol::new();
     };
     (wide $name:literal) => {
         /// Its address is the event's id.
         #[unsafe(link_section = concat!(".takt.id.wide.1.", $name))]
-        pub static ID: [u8; 2] = [0; 2];
+        pub static ID: $crate::event::Symbol<2> = $crate::event::Symbol::new();
     };
     (near $name:literal) => {
         /// Its address is the event's id; it takes all ids that its records can have.
         #[unsafe(link_section = concat!(".takt.id.near.1.", $name))]
-        pub static ID: [u8; 2 * $crate::wire::NEAR_IDS as usize] =
-            [0; 2 * $crate::wire::NEAR_IDS as usize];
+        pub static ID: $crate::event::Symbol<{ 2 * $crate::wire::NEAR_IDS as usize }> =
+            $crate::event::Symbol::new();
     };
 }
 

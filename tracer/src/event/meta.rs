@@ -1,12 +1,15 @@
 //! The metadata of an event, as it stands in section `.takt.meta`.
 
+use super::symbol::Byte;
+use super::{Id, Symbol};
+
 /// One entry of section `.takt.meta`: `u64` id, `u64` length of the text, the text, zeros up to a multiple of 8.
 ///
 /// The id is the address of the event's symbol, which the linker fills in. The section is not loaded.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Meta<const N: usize> {
-    id: &'static u8,
+    id: &'static Byte,
     len: u64,
     text: [u8; N],
 }
@@ -23,9 +26,8 @@ pub const fn text_len(parts: &[&str]) -> usize {
 }
 
 impl<const N: usize> Meta<N> {
-    /// The entry of the event whose id symbol begins with this byte, with these parts of text. `N` is [`text_len`] of the
-    /// parts.
-    pub const fn new(id: &'static u8, parts: &[&str]) -> Self {
+    /// The entry of the event of this symbol, with these parts of text. `N` is [`text_len`] of the parts.
+    pub const fn new<const M: usize>(symbol: &'static Symbol<M>, parts: &[&str]) -> Self {
         let mut text = [0; N];
         let mut len = 0;
         let mut part = 0;
@@ -40,15 +42,15 @@ impl<const N: usize> Meta<N> {
             part += 1;
         }
         Self {
-            id,
+            id: symbol.first(),
             len: len as u64,
             text,
         }
     }
 
-    /// The first byte of the event's id symbol.
-    pub const fn id(&self) -> &'static u8 {
-        self.id
+    /// The event's id.
+    pub const fn id(&self) -> Id {
+        Id::at(self.id)
     }
 
     /// The text.

@@ -3,17 +3,23 @@
 //! Everything is inlined and made of constants but for the values, so that what is left at the place of an event are
 //! shifts by constants.
 
-use super::Sink;
 use super::place::{Layout, Place, Placer};
+use super::symbol::Byte;
+use super::{Sink, Symbol};
 
 /// The id of an event: the address of its symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Id(*const [u8; 2]);
+pub struct Id(*const ());
 
 impl Id {
     /// The id that the symbol stands for. [`event!`](crate::event!) calls it.
     #[inline(always)]
-    pub const fn of<const N: usize>(symbol: &'static [u8; N]) -> Self {
+    pub const fn of<const N: usize>(symbol: &'static Symbol<N>) -> Self {
+        Self(core::ptr::from_ref(symbol).cast())
+    }
+
+    /// The id whose symbol begins there.
+    pub(super) const fn at(symbol: &'static Byte) -> Self {
         Self(core::ptr::from_ref(symbol).cast())
     }
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use takt_tracer::decode::ftrace::Format;
 use takt_tracer::decode::{EventTable, FieldType, Flags, Role, Slot};
-use takt_tracer::event::{EventClass, Layout, Meta, Place, text_len};
+use takt_tracer::event::{EventClass, Id, Layout, Meta, Place, Symbol, text_len};
 
 use crate::world::{Create, Everything, Switch, Wakeup, entry, metadata, table};
 
@@ -27,13 +27,13 @@ fn a_class_writes_the_text_that_the_document_shows() {
 
 #[test]
 fn an_entry_is_text_padded_with_zeros() {
-    static ID: [u8; 2] = [0; 2];
+    static ID: Symbol<2> = Symbol::new();
     const PARTS: &[&str] = &["event a:b\n", "class c\n", "doc", " d", "\n"];
     const N: usize = text_len(PARTS);
-    static META: Meta<N> = Meta::new(&ID[0], PARTS);
+    static META: Meta<N> = Meta::new(&ID, PARTS);
     assert_eq!((N, size_of_val(&META)), (24, 40));
     assert_eq!(META.text(), "event a:b\nclass c\ndoc d\n");
-    assert!(core::ptr::eq(META.id(), &ID[0]));
+    assert_eq!(META.id(), Id::of(&ID));
 }
 
 #[test]

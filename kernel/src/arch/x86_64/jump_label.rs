@@ -9,6 +9,8 @@
 
 use core::arch::asm;
 
+use takt_tracer::event::Symbol;
+
 use crate::compact::{between, opaque};
 
 /// The first byte of a jump.
@@ -27,7 +29,7 @@ pub struct JumpEntry {
 }
 
 /// A key by its symbol, whose address is what [`set`] and [`is_on`] go by; an event's id is one.
-pub(crate) type Key = &'static [u8; 2];
+pub(crate) type Key = &'static Symbol<2>;
 
 /// The address of a key.
 #[inline(always)]
@@ -48,7 +50,7 @@ macro_rules! keys {
     ($($(#[$doc:meta])* $vis:vis $key:ident;)*) => {$(
         $(#[$doc])*
         #[unsafe(link_section = concat!(".takt.id.wide.2.", module_path!(), stringify!($key)))]
-        $vis static $key: [u8; 2] = [0; 2];
+        $vis static $key: takt_tracer::event::Symbol<2> = takt_tracer::event::Symbol::new();
     )*};
 }
 pub(crate) use keys;

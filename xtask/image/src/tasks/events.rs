@@ -130,11 +130,11 @@ pub(super) fn declare(programs: &[Program]) -> Result<String> {
                 known.push(event);
                 write!(
                     statics,
-                    "#[unsafe(link_section = {section:?})]\nstatic EVENT_{number}: [u8; 2] = [0; 2];\n\
+                    "#[unsafe(link_section = {section:?})]\nstatic EVENT_{number}: takt_tracer::event::Symbol<2> = takt_tracer::event::Symbol::new();\n\
                      fn event_{number}() -> bool {{ takt_kernel::static_branch!(EVENT_{number}) }}\n\
                      const _: () = {{\n    use takt_tracer::event::{{Meta, text_len}};\n    const PARTS: &[&str] = &[{text:?}];\n    \
                      #[used]\n    #[unsafe(link_section = \".takt.meta\")]\n    \
-                     static META: Meta<{{ text_len(PARTS) }}> = Meta::new(&EVENT_{number}[0], PARTS);\n}};\n",
+                     static META: Meta<{{ text_len(PARTS) }}> = Meta::new(&EVENT_{number}, PARTS);\n}};\n",
                     section = format!(".takt.id.wide.1.{name}"),
                     text = event.text,
                 )?;
