@@ -6,6 +6,7 @@
 //! Timers that expire at once are one interrupt. It ends after the timer under way when a device's interrupt is pending:
 //! devices have vectors of a higher class, so theirs comes next.
 
+#[cfg(feature = "tasks")]
 use takt_scheduler::pi::effective_priority;
 use takt_scheduler::{ThreadId, TimerId};
 
@@ -194,19 +195,25 @@ fn timed_out_of_object(scheduled: &mut Scheduled, thread: TcbRef) {
     }
 }
 
-/// The thread no longer waits for a mutex. Gives the owner, unless nothing changes for it.
+/// The thread no longer waits for a mutex. Gives the owner, unless it is known that nothing changes for it.
 #[cold]
 #[inline(never)]
 fn waiter_gone(kernel: &mut Kernel, t: TcbRef) -> Option<ThreadId> {
     let owner = kernel.mutex_of(t)?.waiter_gone(kernel, t)?;
-    // Whose account it is charged to may change all the same.
+    // Whom a task calls is mostly more important for other reasons. Elsewhere that is rare, and the look would only take longer.
     #[cfg(feature = "tasks")]
-    if budget::is_watched(kernel) {
-        return Some(owner);
+    if !may_have_lost(kernel, TcbRef::of(owner)) {
+        return None;
     }
-    let o = kernel.look_at(TcbRef::of(owner));
+    Some(owner)
+}
+
+/// Whether a thread that someone does not wait for any more is less important now, or charged to another account.
+#[cfg(feature = "tasks")]
+fn may_have_lost(kernel: &mut Kernel, owner: TcbRef) -> bool {
+    let o = kernel.look_at(owner);
     let needed = effective_priority(o.base, o.inherits.top());
-    (o.prio != needed).then_some(owner)
+    o.prio != needed || budget::is_watched(kernel)
 }
 
 /// What the owners along the chain have inherited through a waiter is taken back by this interrupt and not by that thread, which
