@@ -3,6 +3,7 @@
 use core::fmt;
 
 use spin::{Mutex, Once};
+use takt_kernel::machine::serve_other_cpus;
 use takt_kernel::{preempt, proof};
 
 /// A spin lock that is held with interrupts off.
@@ -19,7 +20,8 @@ impl<T> IrqLock<T> {
     }
 
     /// Calls `act`, which has to be short: nothing interrupts it, and it delays whatever is due meanwhile. It may not take the
-    /// same lock.
+    /// same lock, nor another that is held around this one elsewhere. What it calls may wait for another CPU, which does what it is
+    /// asked while it waits for this lock.
     #[inline(always)]
     pub fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
         let guard = preempt::irq_save();
@@ -28,7 +30,7 @@ impl<T> IrqLock<T> {
                 break value;
             }
             proof::waits_for_lock();
-            core::hint::spin_loop();
+            serve_other_cpus();
         };
         let result = act(&mut value);
         drop(value);

@@ -72,6 +72,44 @@ pub(crate) fn kick(cpu: CpuRef) {
     proof::not_alone!("nobody kicks the only CPU");
 }
 
+/// The number of the CPU that ends the machine, and 1; 0 while none does.
+static LAST: AtomicU32 = AtomicU32::new(0);
+
+/// Has all other CPUs halt for good, since what this one is about to report says that what they have in common is wrong. Halts itself
+/// if another one does that.
+///
+/// # Context
+/// Interrupts off.
+pub(crate) fn halt_others() {
+    let this = CpuRef::this().number();
+    if let Err(last) = LAST.compare_exchange(0, this + 1, Relaxed, Relaxed) {
+        if last != this + 1 {
+            interrupts::halt_forever();
+        }
+        return;
+    }
+    for cpu in bits(online() & !(1 << this)) {
+        apic::send(
+            CpuRef::of(cpu).apic_id.get(),
+            apic::Command::NMI.union(apic::Command::ASSERT),
+        );
+    }
+}
+
+/// Halts for good if another CPU ends the machine.
+///
+/// # Context
+/// NMI.
+#[inline(always)]
+pub(crate) fn halt_if_over() {
+    if is_smp!() {
+        let last = LAST.load(Relaxed);
+        if last != 0 && last != CpuRef::this().number() + 1 {
+            interrupts::halt_forever();
+        }
+    }
+}
+
 /// Odd while the CPUs are to stand still; each time another number.
 pub(crate) static GENERATION: AtomicU32 = AtomicU32::new(0);
 

@@ -11,6 +11,7 @@ use crate::arch::frame::ExceptionFrame;
 use crate::arch::{interrupts, msr, percpu};
 use crate::backtrace::Backtrace;
 use crate::config::{MAX_CPUS, cpu_index};
+use crate::cpus;
 use crate::guards::guard_owner;
 use crate::machine::{self, Emergency};
 use crate::section;
@@ -28,6 +29,15 @@ pub(crate) struct Fault<'a> {
     pub(crate) address: u64,
     /// It happened while another was being reported.
     pub(crate) nested: bool,
+}
+
+/// An exception or a panic of this CPU is about to be reported: no other CPU goes on. Says how many there are now.
+pub(crate) fn begin(cpu: &percpu::PerCpu) -> u32 {
+    let nr = cpu.exception_begins();
+    if nr == 1 {
+        cpus::halt_others();
+    }
+    nr
 }
 
 /// Reports an exception and stops the machine.
@@ -185,7 +195,7 @@ fn backtrace(out: &mut Emergency, rip: u64, rbp: u64, rsp: u64) -> fmt::Result {
 /// For the image's `#[panic_handler]`: reports and stops the machine. Never through defmt, whose lock may be held.
 pub fn panic(info: &PanicInfo<'_>) -> ! {
     interrupts::disable();
-    let nr = percpu::this().exception_begins();
+    let nr = begin(percpu::this());
     if nr > 2 || nr > 1 && !cfg!(feature = "reports") {
         exit(ExitCode::Fault);
     }

@@ -62,8 +62,10 @@ use core::fmt::{self, Write};
 
 use spin::Once;
 
+use crate::arch::percpu::CpuRef;
 use crate::arch::{apic, interrupts};
 use crate::clock;
+use crate::other_cpu;
 
 pub use crate::arch::apic::is_deadline_mode as is_timer_by_deadline;
 pub use crate::arch::descriptors::{GUARD, GuardedStack, StackMemory, for_each_guard, image_range};
@@ -101,6 +103,15 @@ pub trait Machine: Sync {
     fn exit(&self, code: ExitCode) -> !;
     /// Runs in each CPU's idle thread before it halts, with interrupts on; may be preempted at any point.
     fn idle(&self);
+}
+
+/// Does what other CPUs ask of this one, for who waits with interrupts off and would else keep them waiting, for itself perhaps.
+///
+/// # Context
+/// Interrupts off; not NMI.
+#[inline(always)]
+pub fn serve_other_cpus() {
+    other_cpu::serve_while_waiting(CpuRef::this());
 }
 
 static MACHINE: Once<&'static dyn Machine> = Once::new();

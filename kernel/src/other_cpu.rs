@@ -132,10 +132,7 @@ fn call_there<R>(cpu: CpuRef, act: impl FnOnce() -> R) -> R {
     place.wanted_of.store(cpu.number() + 1, Release);
     cpus::kick(cpu);
     while place.wanted_of.load(Acquire) != 0 {
-        // The other CPU may do so already.
-        cpus::stand_still();
-        serve(this);
-        core::hint::spin_loop();
+        serve_while_waiting(this);
     }
     section.leave();
     match result {
@@ -155,6 +152,15 @@ unsafe fn run<F: FnMut()>(function: *mut ()) {
     // SAFETY: the caller's duty.
     let function = unsafe { &mut *function.cast::<F>() };
     function();
+}
+
+/// A round of a wait with interrupts off: does what other CPUs want of this one meanwhile.
+#[cold]
+pub(crate) fn serve_while_waiting(this: CpuRef) {
+    // The other CPU may do so already.
+    cpus::stand_still();
+    serve(this);
+    core::hint::spin_loop();
 }
 
 /// Calls what other CPUs want called on this one.

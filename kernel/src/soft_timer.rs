@@ -144,6 +144,9 @@ impl Timer {
     /// To move it is not atomic where others are armed: it is disarmed first, and a [`cancel`](Self::cancel) that an
     /// interrupt or another thread calls before this returns may find it so, and does not keep it from being armed.
     ///
+    /// A function that arms its own timer for a time that is over by then is called again in the same interrupt, and keeps threads
+    /// from running for as long as it does that: periods are to be longer than what they are for.
+    ///
     /// # Context
     /// Threads and interrupt handlers. With interrupts on the place among many timers is looked for in short sections,
     /// else in one stretch. On another CPU than the timer's this waits with interrupts off until that CPU has taken an

@@ -18,6 +18,7 @@ use super::program::{Interrupt, Mapped};
 use crate::arch::percpu;
 use crate::arch::ports::Ports;
 use crate::cpus::is_smp;
+use crate::preempt;
 
 /// The lines that interrupts of tasks come by, by their numbers.
 ///
@@ -36,7 +37,9 @@ static LINES: Once<&'static dyn Lines> = Once::new();
 
 /// Introduces the lines, all of them masked.
 pub fn set_lines(lines: &'static dyn Lines) {
+    let guard = preempt::irq_save();
     LINES.call_once(|| lines);
+    guard.restore();
 }
 
 impl Task {

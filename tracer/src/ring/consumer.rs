@@ -73,7 +73,8 @@ pub fn nr_full<R: CpuRing>(ring: R) -> u64 {
 /// The consumer thread.
 pub fn consume<R: CpuRing>(ring: R, full: Full) -> Result<(), Overwritten> {
     let reuse = Geometry::<R>::start(full.seq + u64::from(R::NR_SUBS));
-    if ring.pos() > reuse {
+    // Another consumer may have handed it over, and more.
+    if ring.pos() > reuse || full.seq < ring.load(Word::Consumed) {
         return Err(Overwritten);
     }
     ring.store(Word::Consumed, full.seq + 1);

@@ -51,6 +51,7 @@ bitflags! {
     #[derive(Clone, Copy)]
     #[repr(transparent)]
     pub(crate) struct Command: u32 {
+        const NMI = 4 << 8;
         const INIT = 5 << 8;
         const STARTUP = 6 << 8;
         /// The last message is not on its way yet.

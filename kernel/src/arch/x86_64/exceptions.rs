@@ -7,6 +7,7 @@ use x86_64::registers::control::Cr2;
 
 use super::frame::ExceptionFrame;
 use super::percpu;
+use crate::cpus;
 use crate::fault::{self, Fault};
 
 const NMI_VECTOR: u64 = 2;
@@ -41,7 +42,7 @@ pub(super) extern "C" fn exception(frame: &mut ExceptionFrame) {
         frame.rip = rip;
         return;
     }
-    let nr = block.exception_begins();
+    let nr = fault::begin(block);
     if nr > 2 {
         super::interrupts::halt_forever();
     }
@@ -60,6 +61,7 @@ pub(super) extern "C" fn exception(frame: &mut ExceptionFrame) {
 /// A non-maskable interrupt: the context says so to every trace record made inside.
 #[inline(always)]
 fn nmi(block: &percpu::PerCpu, rip: usize) {
+    cpus::halt_if_over();
     #[cfg(feature = "osnoise")]
     let begun = match crate::static_branch!(crate::trace::osnoise::noise::NMI) {
         true => super::tsc::now(),

@@ -2,14 +2,16 @@
 //! its machine; the host reads the report.
 
 use core::arch::asm;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_kernel::sync::Semaphore;
-use takt_kernel::time::{Expiry, Timer, sleep_until};
-use takt_kernel::{irq, preempt};
+use takt_kernel::thread::Builder;
+use takt_kernel::time::{Expiry, Nanos, Timer, sleep, sleep_until};
+use takt_kernel::{irq, preempt, thread_stack};
 use takt_tests::descriptors::{ABSENT, SELECTOR, install};
 use takt_tests::harness::Outcome;
 use takt_tests::worker::{self, after_us, burn, join, spawn};
-use takt_tests::{check, interrupt, target_test};
+use takt_tests::{check, check_eq, interrupt, target_test};
 
 /// The fault did not come.
 fn survived() -> Outcome {
@@ -500,6 +502,27 @@ target_test! {
         }
         join(&[spawn(3, 60, |_| panic!("a value: {Faults}"), 0)?])?;
         survived()
+    }
+
+    /// No other CPU goes on while a panic is reported, which says that something is wrong.
+    fn panic_stops_other_cpus(Fault(&["*** panic: the other CPU did true and does false"])) {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        thread_stack!(static STACK: 16384);
+        struct Counts;
+        impl core::fmt::Display for Counts {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                let before = COUNT.load(Relaxed);
+                (0..1_000_000).for_each(|_| core::hint::spin_loop());
+                write!(f, "did {} and does {}", before != 0, COUNT.load(Relaxed) != before)
+            }
+        }
+        check_eq!(takt_board::smp::start(2), 2);
+        let counts: fn(usize) = |_| loop {
+            COUNT.fetch_add(1, Relaxed);
+        };
+        Builder::new("counts", 1)?.cpu(1).spawn(&STACK, counts, 0)?;
+        sleep(Nanos::from_millis(1))?;
+        panic!("the other CPU {Counts}")
     }
 
     /// A panic reports its message, its place and who called.

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
+use takt_board::lock::IrqLock;
 use takt_kernel::sync::{Mutex, Semaphore};
 use takt_kernel::thread::{Builder, Thread};
 use takt_kernel::time::{self, Cycles, Expiry, Instant, Nanos, Timer, sleep};
@@ -13,6 +14,15 @@ use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::{check, check_eq, interrupt, target_test};
 
 thread_stack!(static STACKS: [16384; 3]);
+
+static LOCK: IrqLock<()> = IrqLock::new(());
+
+/// A round behind the other, with a lock of the board's.
+fn takes_lock(_: usize) {
+    while GO_ON.load(Relaxed) {
+        LOCK.with(|()| ROUNDS.fetch_add(1, Relaxed));
+    }
+}
 
 fn two_cpus() -> Result<(), Failure> {
     check_eq!(takt_board::smp::start(2), 2);
@@ -213,6 +223,20 @@ target_test! {
         goes_on(&TURNS)?;
         GO_ON.store(false, Relaxed);
         below.join(before_long())?;
+        Ok(())
+    }
+
+    /// Who waits for a lock with interrupts off does meanwhile what the one who has it asks of its CPU.
+    fn asked_with_a_lock_held(TwoCpus) {
+        two_cpus()?;
+        let thread = spawn_on(1, takes_lock, 0)?;
+        for round in 0..200 {
+            let set = LOCK.with(|_| thread.set_priority(PRIORITY + round % 2));
+            set?;
+            goes_on(&ROUNDS)?;
+        }
+        GO_ON.store(false, Relaxed);
+        thread.join(before_long())?;
         Ok(())
     }
 

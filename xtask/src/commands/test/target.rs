@@ -212,6 +212,8 @@ fn boot<'b>(image: &'b Elf, words: &'b str, kind: Kind) -> Boot<'b> {
     };
     let (accel, smp) = match kind {
         Kind::TwoCpus => (Accel::Tcg, 2),
+        // The second one runs if the test starts it.
+        Kind::Fault => (Accel::TcgIcount, 2),
         _ => (Accel::TcgIcount, 1),
     };
     Boot {
