@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use spin::{Mutex, Once};
+use spin::{Mutex, MutexGuard, Once};
 use takt_kernel::machine::serve_other_cpus;
 use takt_kernel::{preempt, proof};
 
@@ -25,17 +25,26 @@ impl<T> IrqLock<T> {
     #[inline(always)]
     pub fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
         let guard = preempt::irq_save();
-        let mut value = loop {
-            if let Some(value) = self.0.try_lock() {
-                break value;
-            }
-            proof::waits_for_lock();
-            serve_other_cpus();
+        let mut value = match self.0.try_lock() {
+            Some(value) => value,
+            None => self.wait(),
         };
         let result = act(&mut value);
         drop(value);
         guard.restore();
         result
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait(&self) -> MutexGuard<'_, T> {
+        proof::waits_for_lock();
+        loop {
+            serve_other_cpus();
+            if let Some(value) = self.0.try_lock() {
+                return value;
+            }
+        }
     }
 }
 

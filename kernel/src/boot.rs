@@ -122,7 +122,7 @@ fn go_on_idle() -> ! {
     idle::idle_loop()
 }
 
-/// Readies the kernel for more than one CPU: from here on sections take the lock.
+/// Readies the kernel for more than one CPU: from here on sections take locks.
 ///
 /// # Context
 /// A thread of the boot CPU, before a further CPU is started. Behind the first one it has no effect.

@@ -75,12 +75,13 @@ impl TcbRef {
 }
 
 /// Has the thread's CPU look whether its wait is over: behind what another section with a lock has noted, so that this one's lock is
-/// free by then. The block may be another thread's meanwhile, which does no harm.
+/// free by then. The block may be another thread's meanwhile, which does no harm; so what it says is read once.
 #[cold]
 #[inline(never)]
 pub(crate) fn wake(thread: TcbRef) {
-    if inbox_of(thread.cpu()).woken.insert(thread.tid()) {
-        cpus::kick(thread.cpu());
+    let cpu = thread.cpu();
+    if inbox_of(cpu).woken.insert(thread.tid()) {
+        cpus::kick(cpu);
     }
 }
 
@@ -156,6 +157,7 @@ unsafe fn run<F: FnMut()>(function: *mut ()) {
 
 /// A round of a wait with interrupts off: does what other CPUs want of this one meanwhile.
 #[cold]
+#[inline(never)]
 pub(crate) fn serve_while_waiting(this: CpuRef) {
     // The other CPU may do so already.
     cpus::stand_still();

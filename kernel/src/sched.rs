@@ -74,13 +74,13 @@ fn wake_elsewhere<K: Kind>(mut section: Section<K>, thread: TcbRef) -> Section<K
 
 /// Makes a thread ready that was just taken out of its wait queue, as the last that a section does with an object.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn wake_taken<K: Kind>(section: Section<K>, t: TcbRef) -> Section<K, Scheduled> {
+pub(crate) fn wake_taken<K: Kind>(mut section: Section<K>, t: TcbRef) -> Section<K, Scheduled> {
     if t.is_elsewhere() {
         core::hint::cold_path();
         return wake_elsewhere(section, t);
     }
-    let mut section = section.narrow();
     section.thread(t).wait_queue = core::ptr::null();
+    let mut section = section.narrow();
     wake(&mut section, t, Woken::Object);
     section
 }
@@ -180,7 +180,8 @@ pub(crate) fn may_block_as(me: TcbRef) -> bool {
 /// Gives a thread of this CPU another effective priority and moves it in the queue that it stands in, as the last that a
 /// section does with objects.
 ///
-/// One that has announced its wait and has not begun it stands in two, and is moved in its run queue only:
+/// One that has announced its wait and has not begun it stands in two, and is moved in its run queue only; and with several CPUs one
+/// that waits for an object with another lock is not moved.
 /// [`TcbRef::is_misplaced`] says so then, and [`move_waiting`] does the other; it does so itself if it goes on before that
 /// ([`lend_again`](crate::sync::pi::lend_again)). The owner of a mutex that it waits for has yet to
 /// learn of it as well ([`RawMutex::waiter_moved`](crate::sync::raw_mutex::RawMutex::waiter_moved)).
@@ -213,22 +214,11 @@ pub(crate) fn requeue<K: Kind>(
         requeue_ready(&mut section, thread, from, placement);
         return section;
     }
-    if t.wait_queue.is_null() {
+    if is_smp!() && t.wait != Wait::Mutex {
         return section.narrow();
     }
-    let mut section = with_lock_of(section, thread);
     requeue_waiting(&mut section, thread);
     section.narrow()
-}
-
-/// The same section of chains, but with the lock of what a thread of this CPU waits for.
-#[cfg_attr(feature = "fast-paths", inline(always))]
-fn with_lock_of<K: Kind>(section: Section<K>, thread: TcbRef) -> Section<K> {
-    if is_smp!() && thread.wait() != Wait::Mutex {
-        core::hint::cold_path();
-        return section.narrow().lock(|| thread.lock());
-    }
-    section
 }
 
 /// Moves a thread in its wait queue to where its priority has it.
@@ -255,14 +245,14 @@ fn requeue_ready(scheduled: &mut Scheduled, t: TcbRef, from: Priority, placement
     }
 }
 
-/// Moves a thread within the queue it waits in.
+/// Moves a thread within the queue it waits in, if it waits in one.
 #[cfg_attr(feature = "fast-paths", inline(always))]
 fn requeue_waiting(kernel: &mut Kernel, thread: TcbRef) {
     let t = kernel.thread(thread);
     let (tid, from, to) = (t.tid, t.wait_prio, t.prio);
-    t.wait_prio = to;
     if let Some((queue, links)) = kernel.waits_in(thread) {
         queue.requeue(links, tid, from, to);
+        kernel.thread(thread).wait_prio = to;
     }
 }
 

@@ -162,7 +162,7 @@ impl Switch {
     /// The second half: changes the registers. Returns when the thread that is left runs again, with interrupts on.
     #[inline(always)]
     pub(crate) fn carry_out(self) {
-        // SAFETY: interrupts are off and the lock is free since `to`, which made `next` the current thread.
+        // SAFETY: interrupts are off and no lock is held since `to`, which made `next` the current thread.
         unsafe { switch::switch(self.prev, self.next) };
         probe::section_ends();
         // SAFETY: they were on when the section began: a thread switches only then.

@@ -145,6 +145,11 @@ impl WaitQueue {
         self.was_moved = false;
     }
 
+    /// Threads may have been moved.
+    pub const fn note_moves(&mut self) {
+        self.was_moved = true;
+    }
+
     #[cfg_attr(feature = "fast-paths", inline(always))]
     const fn note_end(&mut self) {
         if self.many.is_empty() {

@@ -160,7 +160,8 @@ impl Kernel {
     ) -> (&'k mut WaitQueue, &'k mut Links<MAX_THREADS>) {
         // SAFETY: reached by a section only; by the invariant no other reference to the queue is in use.
         let queue = unsafe { &mut *waiters.0.get() };
-        // SAFETY: reached here and below only, and the reference ends with the borrow.
+        // SAFETY: reached here and below only, and the reference ends with the borrow. Another CPU may have one for a queue with
+        // another lock, and reaches the places of other threads only: those of that queue.
         let links = unsafe { &mut *WAIT_LINKS.0.get() };
         (queue, links)
     }

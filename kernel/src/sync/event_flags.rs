@@ -90,7 +90,7 @@ const MAX_ANEW: u32 = 16;
 /// As many waiters are looked at, by whomever, and a search that was under way before is over: each beginning looks at each thread
 /// at most once.
 const MAX_LOOKS: usize = (MAX_ANEW as usize + 2) * MAX_THREADS;
-/// In [`EventFlags::nr_anew`]: it goes by the threads' numbers. That a waiter was moved is not forgotten then.
+/// In [`EventFlags::nr_anew`]: it goes by the threads' numbers. Then waiters count as moved to the end.
 const BY_NUMBER: u32 = MAX_ANEW + 1;
 
 /// A word of flags.
@@ -241,6 +241,7 @@ impl EventFlags {
             // Number 0 cannot wait.
             MAX_ANEW => {
                 self.nr_anew.store(BY_NUMBER, Relaxed);
+                kernel.waiting(&self.waiters).0.note_moves();
                 self.search.store(1, Relaxed);
             }
             nr_anew => self.begin_search(kernel, nr_anew + 1),
