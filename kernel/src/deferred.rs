@@ -92,13 +92,14 @@ impl Work {
     #[inline(always)]
     pub(crate) fn done(&self, kernel: &mut Kernel, first: &Waiters) {
         if self.is_queued() {
-            self.unqueue(kernel, list_of(first));
+            self.unqueue(kernel, first);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn unqueue(&self, kernel: &mut Kernel, list: &List) {
+    fn unqueue(&self, kernel: &mut Kernel, first: &Waiters) {
+        let list = list_of(first);
         self.is_queued.set(false);
         let (prev, next) = (self.prev.get(), self.next.get());
         match listed(kernel, prev) {

@@ -28,10 +28,19 @@ global_asm!(
     // A function of ours that one of these calls is shown with its caller, which is known by its block.
     "takt_thunks:",
     ".balign 64",
+    // The address of an object's first queue was pushed.
+    "takt_thunk_lock_object:",
+    "push rcx",
+    "mov ecx, [rsp + 16]",
+    "and ecx, {mask}",
+    "lea ecx, [rcx + {objects}]",
+    "jmp 3f",
+    ".balign 64",
     "takt_thunk_lock:",
     // The lock's address, which was pushed.
     "push rcx",
     "mov rcx, [rsp + 16]",
+    "3:",
     "mov gs:[{held}], ecx",
     "push rax",
     "mov eax, 1",
@@ -54,6 +63,8 @@ global_asm!(
     "pop rcx",
     "ret",
     ".text",
+    objects = sym OBJECTS,
+    mask = const (NR_LOCKS - 1) * size_of::<Lock>(),
     held = const behind_gs(offset_of!(PerCpu, held)),
     next = const offset_of!(Lock, next),
     serving = const offset_of!(Lock, serving),
@@ -129,6 +140,26 @@ pub(crate) fn lock(which: impl FnOnce() -> &'static Lock) {
         let lock = core::ptr::from_ref(which());
         call!(
             ["push {lock}", "call takt_thunk_lock", "lea rsp, [rsp + 8]"],
+            lock
+        );
+    }
+}
+
+/// Takes the lock of the object of which this is the first queue, where more than one CPU runs. [`of`] says the same, but would be
+/// computed outside of loops, where one CPU paid for it.
+///
+/// # Context
+/// Interrupts off, and this CPU has none.
+#[inline(always)]
+pub(crate) fn lock_object(first: &Waiters) {
+    if is_smp!() {
+        let lock = core::ptr::from_ref(first);
+        call!(
+            [
+                "push {lock}",
+                "call takt_thunk_lock_object",
+                "lea rsp, [rsp + 8]"
+            ],
             lock
         );
     }

@@ -129,7 +129,7 @@ pub(crate) fn enter() -> Section<Any> {
 /// The same for the object of which this is the first queue.
 #[inline(always)]
 pub(crate) fn enter_object(first: &Waiters) -> Section<Any> {
-    own().lock(|| lock::of(first))
+    own().lock_object(first)
 }
 
 /// The lock of threads, mutexes and messages.
@@ -156,7 +156,7 @@ pub(crate) fn enter_thread() -> Section<Thread> {
 /// [`enter_object`] in a thread.
 #[inline(always)]
 pub(crate) fn enter_object_thread(first: &Waiters) -> Section<Thread> {
-    own_thread().lock(|| lock::of(first))
+    own_thread().lock_object(first)
 }
 
 /// The same for what this CPU schedules.
@@ -288,6 +288,13 @@ impl<K: Kind> Section<K, Scheduled> {
     #[inline(always)]
     pub(crate) fn lock(self, which: impl FnOnce() -> &'static Lock) -> Section<K> {
         lock::lock(which);
+        Section::begun(self.into_kind())
+    }
+
+    /// The same section, with what the lock of the object protects of which this is the first queue.
+    #[inline(always)]
+    pub(crate) fn lock_object(self, first: &Waiters) -> Section<K> {
+        lock::lock_object(first);
         Section::begun(self.into_kind())
     }
 

@@ -12,7 +12,6 @@ use super::raw_mutex::Long;
 use crate::clock::Instant;
 use crate::deferred::{self, Work};
 use crate::error::Error;
-use crate::lock;
 use crate::sched;
 use crate::section::{self, Any, Kernel, Kind, Scheduled, Section, Waiters};
 use crate::thread::tcb::{TcbRef, Wait};
@@ -212,7 +211,7 @@ impl Condvar {
 
     #[inline(always)]
     fn enter_again<K: Kind>(&self, kind: K) -> Section<K> {
-        kind.enter_again().lock(|| lock::of(self.first()))
+        kind.enter_again().lock_object(self.first())
     }
 
     /// Wakes the first of those who are notified; gives the section back as it was if there is none.

@@ -26,7 +26,6 @@ use crate::clock::Instant;
 use crate::config::MAX_THREADS;
 use crate::deferred::{self, Work};
 use crate::error::Error;
-use crate::lock;
 use crate::preempt;
 use crate::sched;
 use crate::section::{self, Any, Kernel, Kind, Scheduled, Section, Waiters};
@@ -289,7 +288,7 @@ impl EventFlags {
     /// That section. It begins here, behind the registers that the function keeps.
     #[inline(never)]
     fn look_in<K: Kind>(&self, kind: K) {
-        let section = kind.enter_again().lock(|| lock::of(&self.waiters));
+        let section = kind.enter_again().lock_object(&self.waiters);
         self.look_at_one(section).leave();
     }
 
