@@ -338,7 +338,10 @@ pub(super) fn with_mount(dir: PathBuf, act: impl FnOnce(&Files) -> Result<()>) -
     let mut mount = Running::xtask(&["tracefs", "mount", "--no-install", &path])?;
     // What mounts may have to be built.
     stage::wait_until(|| dir.join("current_tracer").exists() || mount.is_over().unwrap_or(true))?;
-    ensure!(!mount.is_over()?, "it has ended");
+    if mount.is_over()? {
+        mount.wait()?.code(0)?;
+        bail!("it has ended");
+    }
     let run = paths::runs().join(format!(".tracefs.tmp-{}", mount.pid()));
     let files = Files { dir, run };
     act(&files)?;

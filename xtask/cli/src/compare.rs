@@ -68,7 +68,8 @@ pub struct LinuxRt {
     /// Boot the kernel in this Debian package instead of the pinned one.
     #[arg(long, value_name = "FILE.deb", help_heading = "Systems")]
     pub kernel: Option<PathBuf>,
-    /// Where Debian's packages are kept, and found if you have put them there [default: target/linux-rt].
+    /// Where Debian's packages are kept [default: target/linux-rt]. In a folder that is named, packages of your own are taken
+    /// instead of the pinned ones.
     #[arg(long, value_name = "DIR", help_heading = "Systems")]
     pub packages: Option<PathBuf>,
     /// Boot this ELF file instead of building Takt's image.

@@ -1,6 +1,7 @@
 //! [`Packages`]: the Debian packages that Linux PREEMPT_RT is made of: pinned ones, which are downloaded once, kept,
 //! checked each time, and never installed; or those of the user.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -55,13 +56,13 @@ pub struct Packages {
 }
 
 impl Packages {
-    /// Finds them: those that the user has put into `dir`, else the pinned ones, which are kept in a folder of it and
-    /// fetched if `may_fetch`. `kernel` is a file that the user has.
+    /// Finds them: those that the user has put into `dir`, if it is the user's, else the pinned ones, which are kept in a folder of
+    /// it and fetched if `may_fetch`. `kernel` is a file that the user has.
     ///
     /// # Errors
     ///
     /// If some are missing in the end, with what to fetch.
-    pub fn get(dir: &Path, kernel: Option<&Path>, may_fetch: bool) -> Result<Self> {
+    pub fn get(dir: &Path, is_users: bool, kernel: Option<&Path>, may_fetch: bool) -> Result<Self> {
         for program in ["dpkg-deb", "tar", "sha256sum"] {
             if which(program).is_none() {
                 return Err(anyhow!(
@@ -71,16 +72,11 @@ impl Packages {
             }
         }
         let kernel = kernel.map(given).transpose()?;
-        if let Some(found) = Self::put_there(dir, kernel.as_ref())? {
+        if is_users && let Some(found) = Self::put_there(dir, kernel.as_ref())? {
             return Ok(found);
         }
         let pinned = &PINNED[usize::from(kernel.is_some())..];
-        let mut others = fetch(pinned, dir, may_fetch).with_context(|| {
-            format!(
-                "the packages of Linux PREEMPT_RT are not in {}",
-                dir.display()
-            )
-        })?;
+        let mut others = fetch(pinned, dir, may_fetch)?;
         let kernel = kernel.unwrap_or_else(|| others.remove(0));
         Ok(Self { kernel, others })
     }
@@ -134,7 +130,15 @@ impl Packages {
 /// If one cannot be had, with where all of them are.
 pub fn fetch(list: &[&str], dir: &Path, may_fetch: bool) -> Result<Vec<Package>> {
     let dir = dir.join(MOMENT);
-    fetch_from(&[NOW, THEN], list, &dir, may_fetch).help(by_hand(list, &dir))
+    fetch_from(&[NOW, THEN], list, &dir, may_fetch)
+        .map_err(|error| match error.is::<Another>() {
+            true => error,
+            false => error.context(format!(
+                "the packages of Linux PREEMPT_RT are not in {}",
+                dir.display()
+            )),
+        })
+        .help(by_hand(list, &dir))
 }
 
 /// The same from these places.
@@ -153,7 +157,15 @@ fn fetch_from(
             ensure!(may_fetch, "{} is missing or changed", file.display());
             fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
             note(format_args!("fetching {name}"));
-            download(places, path, sum, &file)?;
+            // Another run may fetch it, too: each has a file of its own until it is whole.
+            let whole = dir.join(format!(".{name}.tmp-{}", std::process::id()));
+            let fetched = download(places, path, sum, &whole).and_then(|()| {
+                ensure!(is_right(&whole), Another(name.to_owned()));
+                fs::rename(&whole, &file).with_context(|| format!("cannot name {}", file.display()))
+            });
+            // What is left of one that was refused.
+            let _ = fs::remove_file(&whole);
+            fetched?;
         }
         Ok(Package {
             from: "Debian's archive".into(),
@@ -161,6 +173,18 @@ fn fetch_from(
         })
     };
     list.iter().map(one).collect()
+}
+
+/// A package that came is not the one that is pinned.
+#[derive(Debug)]
+struct Another(String);
+
+impl std::error::Error for Another {}
+
+impl fmt::Display for Another {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is not the package that is pinned", self.0)
+    }
 }
 
 /// Downloads a file from the first place that has it.
@@ -183,7 +207,12 @@ fn download(places: &[(&str, &str)], path: &str, sum: &str, target: &Path) -> Re
             Err(error) => failures.push(format!("{error:#}")),
         }
     }
-    Err(anyhow!(failures.join("\n  ")))
+    let all = failures.join("\n  ");
+    // apt's words, whatever the language is: it is told to speak English.
+    match all.contains("Hash Sum mismatch") {
+        true => Err(Another(format!("{path}\n  {all}\n ")).into()),
+        false => Err(anyhow!(all)),
+    }
 }
 
 /// Where a file of the archive is in a place.
@@ -322,14 +351,14 @@ mod tests {
     fn a_file_that_is_no_package_is_named() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("busybox-static_1.deb"), "nothing").unwrap();
-        let error = Packages::get(dir.path(), None, false).unwrap_err();
+        let error = Packages::get(dir.path(), true, None, false).unwrap_err();
         assert!(format!("{error:#}").contains("busybox-static_1.deb is no Debian package"));
     }
 
     #[test]
     fn without_the_network_it_is_said_what_to_fetch() {
         let dir = tempfile::tempdir().unwrap();
-        let error = Packages::get(&dir.path().join("none"), None, false).unwrap_err();
+        let error = Packages::get(&dir.path().join("none"), false, None, false).unwrap_err();
         let text = format!("{error:#}");
         let rt_tests = "/debian/20260521T000000Z/pool/main/r/rt-tests/rt-tests_2.4-1_amd64.deb";
         assert!(text.contains(rt_tests), "{text}");

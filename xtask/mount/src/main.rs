@@ -6,6 +6,12 @@
 //! thread looks for them itself.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "`output` and `term` write what can fail: into a closed pipe, onto a full disk"
+)]
 
 #[macro_use(tell)]
 extern crate takt_base;

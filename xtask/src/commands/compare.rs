@@ -49,7 +49,12 @@ fn linux_rt(flags: &LinuxRt) -> Result<ExitCode> {
     }
     setup::ensure_qemu(!flags.no_install)?;
     let kept = flags.packages.clone().unwrap_or_else(paths::linux_rt);
-    let packages = Packages::get(&kept, flags.kernel.as_deref(), !flags.no_install)?;
+    let packages = Packages::get(
+        &kept,
+        flags.packages.is_some(),
+        flags.kernel.as_deref(),
+        !flags.no_install,
+    )?;
     if !flags.quiet {
         let (name, version) = (&packages.kernel.name, &packages.kernel.version);
         let seconds = linux::estimate_s(&settings);

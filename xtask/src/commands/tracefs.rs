@@ -23,9 +23,9 @@ const MOUNT: Package = Package {
     name: "takt-mount",
     profile: Profile::Dev,
     file: "takt-mount",
-    first: "it takes half a minute",
+    first: "it takes a minute, or three where xtask was installed",
     takes: "half a minute",
-    needs: "cargo xtask doctor says whether all is there",
+    needs: "its crates come from the network, once: cargo fetch",
 };
 
 pub(super) fn run(flags: &Tracefs) -> Result<ExitCode> {
@@ -97,6 +97,10 @@ fn mount(flags: &Mount) -> Result<ExitCode> {
     mount::check(&flags.dir)?;
     setup::ensure_fuse(!flags.guest.no_install)?;
     let program = bring_up_to_date(&MOUNT)?;
-    let error = Command::new(&program).args(env::args_os().skip(1)).exec();
+    let mut words = env::args_os();
+    let mut mount = Command::new(&program);
+    // Called as this program is, by which it is named in advice.
+    mount.arg0(words.next().unwrap_or_default()).args(words);
+    let error = mount.exec();
     Err(error).with_context(|| format!("cannot run {}", program.display()))
 }

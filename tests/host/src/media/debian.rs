@@ -54,7 +54,7 @@ impl Debian {
     pub(super) fn make(stage: &Stage, iso: &Path, image: &Path) -> Result<Self> {
         let dir = stage.path();
         let kept = paths::linux_rt();
-        let packages = Packages::get(&kept, None, stage.may_install())?;
+        let packages = Packages::get(&kept, false, None, stage.may_install())?;
         let root = dir.join("root");
         let kexec = packages::fetch(KEXEC, &kept, stage.may_install())?;
         for package in kexec.iter().chain(&packages.others) {

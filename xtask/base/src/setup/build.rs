@@ -35,7 +35,7 @@ pub struct Package {
 /// A profile of cargo's.
 #[derive(Clone, Copy, Debug)]
 pub enum Profile {
-    /// That of xtask: what it has in common with xtask is there already.
+    /// That of xtask: what it has in common with xtask is there already, if cargo has built that.
     Dev,
     /// For what has to be fast.
     Release,
@@ -69,7 +69,7 @@ pub fn bring_up_to_date(package: &Package) -> Result<PathBuf> {
     let mut build = Command::new(paths::cargo());
     build.args(["build", "--profile", profile, "--package", package.name]);
     if matches!(package.profile, Profile::Dev) {
-        // With the features of xtask's libraries, so that they are there. Of xtask itself nothing is built for that.
+        // With the features of xtask's libraries, so that they are there if cargo has built xtask.
         build.args(["--package", "xtask", "--bin", package.file]);
     }
     build
