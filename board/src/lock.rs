@@ -3,8 +3,7 @@
 use core::fmt;
 
 use spin::{Mutex, MutexGuard, Once};
-use takt_kernel::machine::serve_other_cpus;
-use takt_kernel::{preempt, proof};
+use takt_kernel::{machine, preempt, proof};
 
 /// A spin lock that is held with interrupts off.
 ///
@@ -40,7 +39,12 @@ impl<T> IrqLock<T> {
     fn wait(&self) -> MutexGuard<'_, T> {
         proof::waits_for_lock();
         loop {
-            serve_other_cpus();
+            // SAFETY: `with` has switched interrupts off, and NMIs take no such lock.
+            unsafe { machine::serve_other_cpus() };
+            if machine::is_over() {
+                // SAFETY: whoever has it was halted, or is this CPU itself, which reports a fault and never comes back to it.
+                unsafe { self.0.force_unlock() };
+            }
             if let Some(value) = self.0.try_lock() {
                 return value;
             }

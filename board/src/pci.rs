@@ -8,6 +8,7 @@
 
 use core::ptr::NonNull;
 
+use heapless::Vec;
 pub use pci_types::capability::PciCapability as Capability;
 use pci_types::capability::{MsiCapability, MsixCapability, MultipleMessageSupport};
 pub use pci_types::{Bar, CommandRegister, PciAddress as Address};
@@ -27,8 +28,20 @@ use crate::lock::IrqLock;
 static ECAM: Once<Ecam> = Once::new();
 /// The two ports belong together; and what is read of a register to be changed, and what is written.
 static PORTS: IrqLock<()> = IrqLock::new(());
-/// For who asks for sizes, of whichever function, and for who reads what is written over meanwhile.
-static BASES: Mutex<()> = Mutex::new(());
+/// The base address registers that were asked for, since to ask is to write to them; for who asks, of whichever function, and for who
+/// reads what is written over meanwhile.
+static BASES: Mutex<Vec<Known, MAX_KNOWN>> = Mutex::new(Vec::new());
+/// As many are kept. Further ones are asked for each time.
+const MAX_KNOWN: usize = 32;
+
+/// A base address register.
+struct Known {
+    of: Function,
+    slot: u8,
+    /// What was in it, and in the next one if that belongs to it.
+    value: u64,
+    bar: Option<Bar>,
+}
 
 /// Notes where configuration space lies.
 pub(crate) fn init(ecam: Option<Ecam>) {
@@ -305,34 +318,71 @@ impl Function {
         });
     }
 
-    /// Memory or ports in base address register `slot`. What the register gives as size is asked for by writing to it: the
-    /// function does not answer meanwhile.
+    /// Memory or ports in base address register `slot`. What its registers give as sizes is asked for by writing to them, and the
+    /// function does not answer meanwhile: that is once, by whoever is the first to ask.
     ///
     /// # Context
     /// Threads that may block: one asks at a time. Elsewhere `None` where another is at it.
     #[must_use]
     pub fn bar(self, slot: u8) -> Option<Bar> {
         let endpoint = self.endpoint()?;
-        let _one = BASES.lock().ok()?;
-        let value = self.read(0x10 + 4 * u16::from(slot));
-        // Memory takes one register or two; other kinds there are not.
-        let nr = match value & 7 {
-            0 | 1 | 3 | 5 | 7 => 1,
-            4 => 2,
-            _ => return None,
-        };
-        if slot.saturating_add(nr) > self.nr_bases() {
+        let mut known = BASES.lock().ok()?;
+        let value = self.value(slot)?;
+        if !known.iter().any(|it| it.of == self) {
+            self.silently(|| {
+                let mut slot = 0;
+                while slot < self.nr_bases() {
+                    let bar = self.value(slot).map(|value| {
+                        let bar = endpoint.bar(slot, Config);
+                        let of = self;
+                        // Without room it is asked for each time.
+                        let _ = known.push(Known {
+                            of,
+                            slot,
+                            value,
+                            bar,
+                        });
+                        bar
+                    });
+                    let has_two = matches!(bar, Some(Some(Bar::Memory64 { .. })));
+                    slot += if has_two { 2 } else { 1 };
+                }
+            });
+        }
+        let is_it = |it: &&Known| it.of == self && it.slot == slot && it.value == value;
+        match known.iter().find(is_it) {
+            Some(it) => it.bar,
+            None => self.silently(|| endpoint.bar(slot, Config)),
+        }
+    }
+
+    /// What is in a base address register, and in the next one if that belongs to it; `None` if it is of no kind that there is.
+    fn value(self, slot: u8) -> Option<u64> {
+        let read = |slot: u8| u64::from(self.read(0x10 + 4 * u16::from(slot)));
+        let nr_left = self.nr_bases().checked_sub(slot)?;
+        if nr_left == 0 {
             return None;
         }
+        let low = read(slot);
+        // Memory takes one register or two.
+        match low & 7 {
+            0 | 1 | 3 | 5 | 7 => Some(low),
+            4 if nr_left > 1 => Some(low | read(slot + 1) << 32),
+            _ => None,
+        }
+    }
+
+    /// Does something while it answers neither at its ports nor at its memory.
+    fn silently<R>(self, act: impl FnOnce() -> R) -> R {
         let answers = CommandRegister::IO_ENABLE | CommandRegister::MEMORY_ENABLE;
         let mut before = CommandRegister::empty();
         self.update_command(|command| {
             before = command & answers;
             command - answers
         });
-        let bar = endpoint.bar(slot, Config);
+        let result = act();
         self.update_command(|command| command | before);
-        bar
+        result
     }
 
     /// Lets it answer at its ports and memory.

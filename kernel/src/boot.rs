@@ -160,6 +160,8 @@ pub unsafe fn secondary(cpu: usize, idle_stack: usize) -> ! {
     // SAFETY: once on this CPU.
     unsafe { create::adopt_idle(idle_stack) };
     cpus::set_online();
+    // Whoever has others halt may not have seen it online.
+    cpus::halt_if_over();
     go_on_idle()
 }
 

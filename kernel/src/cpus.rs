@@ -75,6 +75,17 @@ pub(crate) fn kick(cpu: CpuRef) {
 /// The number of the CPU that ends the machine, and 1; 0 while none does.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
+/// A bit for each CPU that has halted for that.
+static HALTED: AtomicU32 = AtomicU32::new(0);
+
+/// How often it is looked whether the others have halted, before the report begins all the same.
+const LOOKS: u32 = 1_000_000;
+
+/// Whether this CPU ends the machine.
+pub(crate) fn is_over() -> bool {
+    LAST.load(Relaxed) != 0
+}
+
 /// Has all other CPUs halt for good, since what this one is about to report says that what they have in common is wrong. Halts itself
 /// if another one does that.
 ///
@@ -88,23 +99,31 @@ pub(crate) fn halt_others() {
         }
         return;
     }
-    for cpu in bits(online() & !(1 << this)) {
+    let others = online() & !(1 << this);
+    for cpu in bits(others) {
         apic::send(
             CpuRef::of(cpu).apic_id.get(),
             apic::Command::NMI.union(apic::Command::ASSERT),
         );
     }
+    let have_halted = || HALTED.load(Acquire) & others == others;
+    let _ = (0..LOOKS).any(|_| {
+        core::hint::spin_loop();
+        have_halted()
+    });
 }
 
 /// Halts for good if another CPU ends the machine.
 ///
 /// # Context
-/// NMI.
+/// NMI, or interrupts off.
 #[inline(always)]
 pub(crate) fn halt_if_over() {
     if is_smp!() {
         let last = LAST.load(Relaxed);
-        if last != 0 && last != CpuRef::this().number() + 1 {
+        let this = CpuRef::this().number();
+        if last != 0 && last != this + 1 {
+            HALTED.fetch_or(1 << this, Release);
             interrupts::halt_forever();
         }
     }
@@ -119,7 +138,7 @@ pub(crate) static STOPPED: AtomicU32 = AtomicU32::new(0);
 /// Stands still as long as someone patches (`arch::stop`).
 ///
 /// # Context
-/// The handler of a kick, or who waits for another CPU's call; with interrupts off and without a lock.
+/// The handler of a kick, or who waits with interrupts off for another CPU's call or for a lock of the board's; without a lock.
 #[inline(always)]
 pub(crate) fn stand_still() {
     loop {

@@ -208,7 +208,7 @@ pub(crate) fn run(walk: impl FnOnce(ThreadId)) {
     if left != 0 {
         let number = (turn + left.trailing_zeros()) % u32::BITS;
         TURN.store(number + 1, Relaxed);
-        do_some(number as usize % NR_LOCKS);
+        do_some(number as usize & (NR_LOCKS - 1));
     }
     if let Some(tid) = WALKS.take() {
         walk(tid);

@@ -195,17 +195,11 @@ fn timed_out_of_object(scheduled: &mut Scheduled, thread: TcbRef) {
     }
 }
 
-/// The thread no longer waits for a mutex. Gives the owner, unless it is known that nothing changes for it.
+/// The thread no longer waits for a mutex. Gives the owner.
 #[cold]
 #[inline(never)]
 fn waiter_gone(kernel: &mut Kernel, t: TcbRef) -> Option<ThreadId> {
-    let owner = kernel.mutex_of(t)?.waiter_gone(kernel, t)?;
-    // Whom a task calls is mostly more important for other reasons. Elsewhere that is rare, and the look would only take longer.
-    #[cfg(feature = "tasks")]
-    if !may_have_lost(kernel, TcbRef::of(owner)) {
-        return None;
-    }
-    Some(owner)
+    kernel.mutex_of(t)?.waiter_gone(kernel, t)
 }
 
 /// Whether a thread that someone does not wait for any more is less important now, or charged to another account.
@@ -221,6 +215,11 @@ fn may_have_lost(kernel: &mut Kernel, owner: TcbRef) -> bool {
 #[cold]
 #[inline(never)]
 fn walk(scheduled: &mut Scheduled, owner: ThreadId) {
+    // Whom a task calls is mostly more important for other reasons. Elsewhere that is rare, and the look would only take longer.
+    #[cfg(feature = "tasks")]
+    if !scheduled.with_chains(|kernel| may_have_lost(kernel, TcbRef::of(owner))) {
+        return;
+    }
     scheduled.nest(|| {
         let _ = pi::walk(owner);
     });

@@ -13,6 +13,7 @@ use crate::backtrace::Backtrace;
 use crate::config::{MAX_CPUS, cpu_index};
 use crate::cpus;
 use crate::guards::guard_owner;
+use crate::lock;
 use crate::machine::{self, Emergency};
 use crate::section;
 use crate::thread::tcb::{NEVER_WAITS, Tcb, TcbRef};
@@ -31,11 +32,14 @@ pub(crate) struct Fault<'a> {
     pub(crate) nested: bool,
 }
 
-/// An exception or a panic of this CPU is about to be reported: no other CPU goes on. Says how many there are now.
-pub(crate) fn begin(cpu: &percpu::PerCpu) -> u32 {
+/// An exception or a panic of this CPU is about to be reported: no other CPU goes on. Says how many there are now. A machine check comes
+/// to all CPUs, of which each tells what its banks have.
+pub(crate) fn begin(cpu: &percpu::PerCpu, vector: Option<u64>) -> u32 {
     let nr = cpu.exception_begins();
-    if nr == 1 {
+    if nr == 1 && vector != Some(MACHINE_CHECK) {
         cpus::halt_others();
+        // What is printed of a panic may ask for what one of them had.
+        lock::free_all();
     }
     nr
 }
@@ -195,7 +199,7 @@ fn backtrace(out: &mut Emergency, rip: u64, rbp: u64, rsp: u64) -> fmt::Result {
 /// For the image's `#[panic_handler]`: reports and stops the machine. Never through defmt, whose lock may be held.
 pub fn panic(info: &PanicInfo<'_>) -> ! {
     interrupts::disable();
-    let nr = begin(percpu::this());
+    let nr = begin(percpu::this(), None);
     if nr > 2 || nr > 1 && !cfg!(feature = "reports") {
         exit(ExitCode::Fault);
     }

@@ -138,9 +138,9 @@ impl Irq {
     /// Any but NMIs.
     pub fn release(self) {
         let index = usize::from(self.vector - FIRST_DEVICE_VECTOR);
-        let Slot { handler, argument } = &HANDLERS[index];
-        handler.store(unexpected as Handler as *mut (), Relaxed);
-        argument.store(self.vector.into(), Relaxed);
+        // The argument stays: another CPU may have read the handler and not yet that.
+        let unexpected = unexpected as Handler as *mut ();
+        HANDLERS[index].handler.store(unexpected, Relaxed);
         REGISTERED.fetch_and(!(1 << index), Release);
     }
 
@@ -298,10 +298,10 @@ pub(crate) extern "C" fn traced_device_interrupt(slot: &Slot, at: Instant) {
 #[cold]
 extern "C" fn unexpected(vector: usize, _: Instant) {
     percpu::count(&percpu::this().nr_unexpected);
-    LAST_UNEXPECTED.store(
-        apic::vector_in_service().map_or(vector as u32, u32::from),
-        Relaxed,
-    );
+    let in_service = apic::vector_in_service();
+    // Of a vector that was given back the argument is its last owner's.
+    let vector = in_service.or(u8::try_from(vector).ok()).unwrap_or(0);
+    LAST_UNEXPECTED.store(vector.into(), Relaxed);
 }
 
 /// What an interrupt came upon.

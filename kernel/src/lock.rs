@@ -16,7 +16,7 @@
 
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::arch::percpu::{PerCpu, behind_gs};
 use crate::config::MAX_CPUS;
@@ -70,8 +70,8 @@ global_asm!(
     serving = const offset_of!(Lock, serving),
 );
 
-/// Asks for a call that the compiler takes for instructions: it keeps the general registers, not the SSE ones. The stack is
-/// aligned for it, since it does not say `nostack`.
+/// Asks for a call that the compiler takes for instructions: it keeps the general registers, not the SSE ones. It uses the stack,
+/// since it does not say `nostack`.
 macro_rules! call {
     ([$($line:literal),*] $(, $lock:ident)?) => {
         // SAFETY: the thunk keeps what is not declared here, and is an ordinary function otherwise.
@@ -121,13 +121,13 @@ pub(crate) fn of(first: *const Waiters) -> &'static Lock {
 #[inline(always)]
 pub(crate) fn number(first: *const Waiters) -> usize {
     // Objects that stand side by side are mostly larger than this.
-    first.addr() / size_of::<Lock>() % NR_LOCKS
+    (first.addr() / size_of::<Lock>()) & (NR_LOCKS - 1)
 }
 
 /// An object's lock by its number.
 #[inline(always)]
 pub(crate) fn of_number(number: usize) -> &'static Lock {
-    &OBJECTS[number % NR_LOCKS]
+    &OBJECTS[number & (NR_LOCKS - 1)]
 }
 
 /// Takes a lock, where more than one CPU runs.
@@ -162,6 +162,13 @@ pub(crate) fn lock_object(first: &Waiters) {
             ],
             lock
         );
+    }
+}
+
+/// Frees all locks, whoever had them. For the last CPU: all others have halted for good.
+pub(crate) fn free_all() {
+    for lock in OBJECTS.iter().chain([&CHAINS]) {
+        lock.serving.store(lock.next.load(Relaxed), Relaxed);
     }
 }
 

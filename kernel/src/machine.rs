@@ -65,6 +65,7 @@ use spin::Once;
 use crate::arch::percpu::CpuRef;
 use crate::arch::{apic, interrupts};
 use crate::clock;
+use crate::cpus;
 use crate::other_cpu;
 
 pub use crate::arch::apic::is_deadline_mode as is_timer_by_deadline;
@@ -107,11 +108,24 @@ pub trait Machine: Sync {
 
 /// Does what other CPUs ask of this one, for who waits with interrupts off and would else keep them waiting, for itself perhaps.
 ///
-/// # Context
-/// Interrupts off; not NMI.
+/// ```compile_fail,E0133
+/// takt_kernel::machine::serve_other_cpus();
+/// ```
+///
+/// # Safety
+/// Interrupts are off, and this is no NMI.
 #[inline(always)]
-pub fn serve_other_cpus() {
+pub unsafe fn serve_other_cpus() {
     other_cpu::serve_while_waiting(CpuRef::this());
+}
+
+/// Whether a fault or a panic is being reported, on this CPU: then no other one goes on, whatever it had.
+///
+/// # Context
+/// Any.
+#[must_use]
+pub fn is_over() -> bool {
+    cpus::is_over()
 }
 
 static MACHINE: Once<&'static dyn Machine> = Once::new();

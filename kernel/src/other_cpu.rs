@@ -123,6 +123,10 @@ pub(crate) fn call<R>(cpu: impl FnOnce() -> CpuRef, act: impl FnOnce() -> R) -> 
 
 #[cold]
 fn call_there<R>(cpu: CpuRef, act: impl FnOnce() -> R) -> R {
+    if cpus::is_over() {
+        // The other one has halted.
+        return act();
+    }
     let (mut act, mut result) = (Some(act), None);
     let mut function = || result = act.take().map(|act| act());
     let section = section::own();
@@ -168,7 +172,7 @@ pub(crate) fn serve_while_waiting(this: CpuRef) {
 /// Calls what other CPUs want called on this one.
 ///
 /// # Context
-/// The kick's interrupt, with nothing that a section lends in use.
+/// The kick's interrupt, or who waits with interrupts off; with nothing that a section lends in use.
 pub(crate) fn serve(this: CpuRef) {
     for place in &CALLS {
         if place.wanted_of.load(Acquire) == this.number() + 1 {

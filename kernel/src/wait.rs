@@ -294,7 +294,7 @@ impl TcbRef {
 
 impl Tcb {
     /// Whether what the thread, which is this CPU's, waits for has come, from another CPU. In a section of chains.
-    pub(crate) fn is_wait_over(&self) -> bool {
+    pub(crate) fn is_wait_over(&mut self) -> bool {
         self.state & WAITING != 0
             && match self.wait {
                 Wait::Sleep => false,
@@ -308,10 +308,10 @@ impl Tcb {
     }
 
     /// Whether it stands in no queue any more; then whoever has taken it out on another CPU is done with it.
-    fn has_left_queue(&self) -> bool {
-        let queue = (&raw const self.wait_queue).cast_mut();
+    fn has_left_queue(&mut self) -> bool {
+        let queue = (&raw mut self.wait_queue).cast::<*mut Waiters>();
         // SAFETY: a pointer of the block, which another CPU changes by an atomic store.
-        unsafe { AtomicPtr::from_ptr(queue.cast::<*mut Waiters>()) }
+        unsafe { AtomicPtr::from_ptr(queue) }
             .load(Acquire)
             .is_null()
     }

@@ -25,16 +25,16 @@
 //! ```
 //! use takt_scheduler::{Links, Next, Priority, Resched, RunQueue, ThreadId};
 //!
-//! let mut links = Links::<256>::new();
+//! let links = Links::<256>::new();
 //! let mut run_queue = RunQueue::new(ThreadId::new(0));
 //! let prio = Priority::new(95).unwrap();
 //!
-//! assert_eq!(run_queue.wakeup(&mut links, ThreadId::new(7), prio), Resched::Preempt);
+//! assert_eq!(run_queue.wakeup(&links, ThreadId::new(7), prio), Resched::Preempt);
 //! assert_eq!(run_queue.pick_next(), Next::Switch(ThreadId::new(7)));
-//! assert_eq!(run_queue.wakeup(&mut links, ThreadId::new(8), prio), Resched::Keep);
-//! assert_eq!(run_queue.yield_current(&mut links), Next::Switch(ThreadId::new(8)));
-//! assert_eq!(run_queue.block_current(&mut links), ThreadId::new(7));
-//! assert_eq!(run_queue.block_current(&mut links), run_queue.idle());
+//! assert_eq!(run_queue.wakeup(&links, ThreadId::new(8), prio), Resched::Keep);
+//! assert_eq!(run_queue.yield_current(&links), Next::Switch(ThreadId::new(8)));
+//! assert_eq!(run_queue.block_current(&links), ThreadId::new(7));
+//! assert_eq!(run_queue.block_current(&links), run_queue.idle());
 //! ```
 //!
 //! # Context

@@ -3,24 +3,28 @@
 //! A thread stands in at most one [`PrioQueue`](crate::PrioQueue) of those that share a table, so
 //! one serves the run queue of a CPU and one all wait queues.
 
+use core::cell::Cell;
+
 use crate::ThreadId;
 
 /// The links of the threads `0..N`, and with each a word that the table's owner keeps there. `N` is a power of two, at most 256.
 ///
 /// A thread that stands in no queue is a circle of one. A number of `N` or above
 /// is taken modulo `N`; it never reaches beyond the table. A cache line has eight threads, or 32 without words.
+///
+/// Each link is a cell, since those who change one queue's leave those of others alone, which others may change at the same time.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Links<const N: usize, W = ()>([Link<W>; N]);
 
 /// Two bytes, or eight with a word of four: so one instruction finds that of a number. Whoever goes from one thread to the next
 /// finds the next one's word beside the links, and mostly in the same cache line.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[repr(C)]
 struct Link<W> {
     word: W,
-    next: u8,
-    prev: u8,
+    next: Cell<u8>,
+    prev: Cell<u8>,
 }
 
 impl<const N: usize, W: Copy> Links<N, W> {
@@ -48,43 +52,38 @@ impl<const N: usize, W: Copy> Links<N, W> {
     /// The thread after `tid`.
     #[inline(always)]
     pub(crate) const fn next(&self, tid: ThreadId) -> ThreadId {
-        ThreadId::new(self.of(tid).next)
+        ThreadId::new(self.of(tid).next.get())
     }
 
     /// The thread before `tid`.
     #[inline(always)]
     pub(crate) const fn prev(&self, tid: ThreadId) -> ThreadId {
-        ThreadId::new(self.of(tid).prev)
+        ThreadId::new(self.of(tid).prev.get())
     }
 
     /// Puts `tid` between `next` and the thread before it.
     #[inline(always)]
-    pub(crate) const fn link_before(&mut self, next: ThreadId, tid: ThreadId) {
+    pub(crate) const fn link_before(&self, next: ThreadId, tid: ThreadId) {
         let prev = self.prev(next);
-        self.at(tid).next = next.raw();
-        self.at(tid).prev = prev.raw();
-        self.at(prev).next = tid.raw();
-        self.at(next).prev = tid.raw();
+        self.of(tid).next.replace(next.raw());
+        self.of(tid).prev.replace(prev.raw());
+        self.of(prev).next.replace(tid.raw());
+        self.of(next).prev.replace(tid.raw());
     }
 
     /// Takes `tid` out of its circle and makes it one of its own; `next` is the thread after it.
     #[inline(always)]
-    pub(crate) const fn unlink(&mut self, tid: ThreadId, next: ThreadId) {
+    pub(crate) const fn unlink(&self, tid: ThreadId, next: ThreadId) {
         let prev = self.prev(tid);
-        self.at(prev).next = next.raw();
-        self.at(next).prev = prev.raw();
-        self.at(tid).next = tid.raw();
-        self.at(tid).prev = tid.raw();
+        self.of(prev).next.replace(next.raw());
+        self.of(next).prev.replace(prev.raw());
+        self.of(tid).next.replace(tid.raw());
+        self.of(tid).prev.replace(tid.raw());
     }
 
     #[inline(always)]
     const fn of(&self, tid: ThreadId) -> &Link<W> {
         &self.0[tid.index() & (N - 1)]
-    }
-
-    #[inline(always)]
-    const fn at(&mut self, tid: ThreadId) -> &mut Link<W> {
-        &mut self.0[tid.index() & (N - 1)]
     }
 }
 
@@ -93,8 +92,8 @@ impl<W> Link<W> {
     const fn alone(id: u8, word: W) -> Self {
         Self {
             word,
-            next: id,
-            prev: id,
+            next: Cell::new(id),
+            prev: Cell::new(id),
         }
     }
 }
@@ -104,7 +103,7 @@ impl<const N: usize> Links<N> {
     #[must_use]
     pub const fn new() -> Self {
         const { assert!(N.is_power_of_two() && N <= 256) };
-        let mut links = [Link::alone(0, ()); N];
+        let mut links = [const { Link::alone(0, ()) }; N];
         let mut id = 0;
         while id < N {
             links[id] = Link::alone(id as u8, ());

@@ -59,7 +59,7 @@ impl PrioQueue {
     #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn push_back<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N, W>,
+        links: &Links<N, W>,
         tid: ThreadId,
         prio: Priority,
     ) {
@@ -74,7 +74,7 @@ impl PrioQueue {
     #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn push_front<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N, W>,
+        links: &Links<N, W>,
         tid: ThreadId,
         prio: Priority,
     ) {
@@ -89,7 +89,7 @@ impl PrioQueue {
     #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn remove<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N, W>,
+        links: &Links<N, W>,
         tid: ThreadId,
         prio: Priority,
     ) -> bool {
@@ -124,7 +124,7 @@ impl PrioQueue {
     #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn pop<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N, W>,
+        links: &Links<N, W>,
     ) -> Option<(ThreadId, Priority)> {
         let Some((tid, prio)) = self.top() else {
             return None;

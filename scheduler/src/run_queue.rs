@@ -157,7 +157,7 @@ impl RunQueue {
     #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn wakeup<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N, W>,
+        links: &Links<N, W>,
         tid: ThreadId,
         prio: Priority,
     ) -> Resched {
@@ -201,10 +201,7 @@ impl RunQueue {
 
     /// The running thread lets its equals go first.
     #[cfg_attr(feature = "fast-paths", inline(always))]
-    pub const fn yield_current<const N: usize, W: Copy>(
-        &mut self,
-        links: &mut Links<N, W>,
-    ) -> Next {
+    pub const fn yield_current<const N: usize, W: Copy>(&mut self, links: &Links<N, W>) -> Next {
         if !self.best.is(self.running) {
             return self.yield_to_better(links);
         }
@@ -218,7 +215,7 @@ impl RunQueue {
     #[cfg_attr(feature = "fast-paths", inline(always))]
     const fn yield_to_equal<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N, W>,
+        links: &Links<N, W>,
     ) -> Option<ThreadId> {
         let next = self.next_equal(links);
         if next.raw() == self.running.tid.raw() {
@@ -251,7 +248,7 @@ impl RunQueue {
     /// Sends the running thread behind its equals, where a reschedule is due: one is more important, or it went behind when
     /// its quantum expired.
     #[cold]
-    const fn yield_to_better<const N: usize, W: Copy>(&mut self, links: &mut Links<N, W>) -> Next {
+    const fn yield_to_better<const N: usize, W: Copy>(&mut self, links: &Links<N, W>) -> Next {
         if !self.is_idle() {
             let prio = Priority::from_level(self.running.level);
             self.queue.remove(links, self.running.tid, prio);
@@ -265,7 +262,7 @@ impl RunQueue {
     /// # Context
     /// Not in the idle thread, which cannot block.
     #[cfg_attr(feature = "fast-paths", inline(always))]
-    pub const fn leave_current<const N: usize, W: Copy>(&mut self, links: &mut Links<N, W>) {
+    pub const fn leave_current<const N: usize, W: Copy>(&mut self, links: &Links<N, W>) {
         debug_assert!(!self.is_idle(), "the idle thread cannot block");
         let prio = Priority::from_level(self.running.level);
         self.queue.remove(links, self.running.tid, prio);
@@ -279,7 +276,7 @@ impl RunQueue {
     #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn block_current<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N, W>,
+        links: &Links<N, W>,
     ) -> ThreadId {
         self.leave_current(links);
         self.pick_other()
@@ -294,7 +291,7 @@ impl RunQueue {
     #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn leave_current_to<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N, W>,
+        links: &Links<N, W>,
         heir: ThreadId,
         from: Priority,
     ) -> bool {
@@ -320,7 +317,7 @@ impl RunQueue {
     #[inline(never)]
     const fn leave_equals_to<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N, W>,
+        links: &Links<N, W>,
         heir: ThreadId,
     ) {
         let prio = Priority::from_level(self.running.level);
@@ -338,7 +335,7 @@ impl RunQueue {
     #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn hand_priority_to<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N, W>,
+        links: &Links<N, W>,
         heir: ThreadId,
         to: Priority,
     ) -> bool {
@@ -370,7 +367,7 @@ impl RunQueue {
     #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn dequeue<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N, W>,
+        links: &Links<N, W>,
         tid: ThreadId,
         prio: Priority,
     ) {
@@ -385,7 +382,7 @@ impl RunQueue {
     /// Another thread is never placed before the running one of the same priority, but behind it.
     pub const fn set_priority<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N, W>,
+        links: &Links<N, W>,
         tid: ThreadId,
         old: Priority,
         new: Priority,
@@ -448,7 +445,7 @@ impl RunQueue {
     /// stale, it is the first.
     const fn push_second<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N, W>,
+        links: &Links<N, W>,
         tid: ThreadId,
         prio: Priority,
     ) {

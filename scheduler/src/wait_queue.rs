@@ -74,7 +74,7 @@ impl WaitQueue {
     #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn push_back<const N: usize>(
         &mut self,
-        links: &mut Links<N>,
+        links: &Links<N>,
         tid: ThreadId,
         prio: Priority,
     ) {
@@ -89,7 +89,7 @@ impl WaitQueue {
     #[inline(never)]
     const fn push_further<const N: usize>(
         &mut self,
-        links: &mut Links<N>,
+        links: &Links<N>,
         tid: ThreadId,
         prio: Priority,
     ) {
@@ -104,7 +104,7 @@ impl WaitQueue {
     #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn remove<const N: usize>(
         &mut self,
-        links: &mut Links<N>,
+        links: &Links<N>,
         tid: ThreadId,
         prio: Priority,
     ) {
@@ -121,7 +121,7 @@ impl WaitQueue {
     #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn requeue<const N: usize>(
         &mut self,
-        links: &mut Links<N>,
+        links: &Links<N>,
         tid: ThreadId,
         from: Priority,
         to: Priority,
@@ -179,10 +179,7 @@ impl WaitQueue {
 
     /// Takes the most important thread out; of equals, the first.
     #[cfg_attr(feature = "fast-paths", inline(always))]
-    pub const fn pop<const N: usize>(
-        &mut self,
-        links: &mut Links<N>,
-    ) -> Option<(ThreadId, Priority)> {
+    pub const fn pop<const N: usize>(&mut self, links: &Links<N>) -> Option<(ThreadId, Priority)> {
         match self.sole.thread() {
             Some(sole) => {
                 self.sole = Sole::EMPTY;
@@ -196,7 +193,7 @@ impl WaitQueue {
     #[cfg_attr(feature = "fast-paths", inline(always))]
     const fn pop_of_many<const N: usize>(
         &mut self,
-        links: &mut Links<N>,
+        links: &Links<N>,
     ) -> Option<(ThreadId, Priority)> {
         let first = self.many.pop(links);
         self.note_end();

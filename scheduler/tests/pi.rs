@@ -93,10 +93,10 @@ impl World {
             thread.effective = change.to;
             if let Some(m) = change.blocked_on {
                 let waiters = &mut self.mutexes[m].waiters;
-                waiters.remove(&mut self.links, change.tid, change.from);
+                waiters.remove(&self.links, change.tid, change.from);
                 match change.placement {
-                    Placement::Tail => waiters.push_back(&mut self.links, change.tid, change.to),
-                    Placement::Head => waiters.push_front(&mut self.links, change.tid, change.to),
+                    Placement::Tail => waiters.push_back(&self.links, change.tid, change.to),
+                    Placement::Head => waiters.push_front(&self.links, change.tid, change.to),
                 }
             }
         }
@@ -125,7 +125,7 @@ impl World {
                 self.threads[t].blocked_on = Some(m);
                 self.mutexes[m]
                     .waiters
-                    .push_back(&mut self.links, tid(t), effective);
+                    .push_back(&self.links, tid(t), effective);
                 self.propagate(owner);
             }
         }
@@ -137,7 +137,7 @@ impl World {
         let Some(owner) = self.mutexes[m].owner.take() else {
             return;
         };
-        if let Some((heir, _)) = self.mutexes[m].waiters.pop(&mut self.links) {
+        if let Some((heir, _)) = self.mutexes[m].waiters.pop(&self.links) {
             self.mutexes[m].owner = Some(heir.index());
             self.threads[heir.index()].blocked_on = None;
             self.propagate(heir.index());
@@ -150,7 +150,7 @@ impl World {
             let effective = self.threads[t].effective;
             self.mutexes[m]
                 .waiters
-                .remove(&mut self.links, tid(t), effective);
+                .remove(&self.links, tid(t), effective);
             self.propagate(self.mutexes[m].owner.expect("waited for, so held"));
         }
     }
@@ -355,8 +355,8 @@ fn a_walk_stops_when_its_portion_is_used_up() {
         world.threads[change.tid.index()].effective = change.to;
         let m = change.blocked_on.expect("all but the last wait");
         let waiters = &mut world.mutexes[m].waiters;
-        waiters.remove(&mut world.links, change.tid, change.from);
-        waiters.push_back(&mut world.links, change.tid, change.to);
+        waiters.remove(&world.links, change.tid, change.from);
+        waiters.push_back(&world.links, change.tid, change.to);
     }
     assert_eq!(walk.step(&world), Err(PiError::ChainTooLong));
     assert_eq!(
@@ -396,8 +396,8 @@ fn a_walk_goes_on_behind_a_thread_that_another_walk_has_changed() {
     let change = change.expect("a change");
     world.threads[2].effective = change.to;
     let waiters = &mut world.mutexes[1].waiters;
-    waiters.remove(&mut world.links, change.tid, change.from);
-    waiters.push_back(&mut world.links, change.tid, change.to);
+    waiters.remove(&world.links, change.tid, change.from);
+    waiters.push_back(&world.links, change.tid, change.to);
     assert_eq!(world.propagate(2), 2);
     world.check();
 }

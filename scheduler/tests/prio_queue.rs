@@ -33,22 +33,22 @@ impl Pair {
         &mut self.model[usize::from(p)]
     }
 
-    fn push_back<const N: usize>(&mut self, links: &mut Links<N>, t: u8, p: u8) {
+    fn push_back<const N: usize>(&mut self, links: &Links<N>, t: u8, p: u8) {
         self.queue.push_back(links, tid(t), prio(p));
         self.level(p).push_back(t);
     }
 
-    fn push_front<const N: usize>(&mut self, links: &mut Links<N>, t: u8, p: u8) {
+    fn push_front<const N: usize>(&mut self, links: &Links<N>, t: u8, p: u8) {
         self.queue.push_front(links, tid(t), prio(p));
         self.level(p).push_front(t);
     }
 
-    fn remove<const N: usize>(&mut self, links: &mut Links<N>, t: u8, p: u8) {
+    fn remove<const N: usize>(&mut self, links: &Links<N>, t: u8, p: u8) {
         self.queue.remove(links, tid(t), prio(p));
         self.level(p).retain(|&other| other != t);
     }
 
-    fn pop<const N: usize>(&mut self, links: &mut Links<N>) -> Option<(u8, u8)> {
+    fn pop<const N: usize>(&mut self, links: &Links<N>) -> Option<(u8, u8)> {
         let expected = (0..NR_PRIORITIES as u8)
             .rev()
             .find_map(|p| Some((self.level(p).pop_front()?, p)));
@@ -137,27 +137,27 @@ fn ops(nr_threads: usize, len: usize) -> impl Strategy<Value = Vec<Op>> {
 
 /// Two queues on one table of links: a thread stands in at most one of them.
 fn run<const N: usize>(ops: &[Op]) {
-    let mut links = Links::<N>::new();
+    let links = Links::<N>::new();
     let mut pairs = [Pair::new(), Pair::new()];
     let mut places: Vec<Option<(usize, u8)>> = vec![None; N];
     for &op in ops {
         if let Op::PushBack { t, .. } | Op::PushFront { t, .. } | Op::Remove { t } = op
             && let Some((at, p)) = places[usize::from(t)].take()
         {
-            pairs[at].remove(&mut links, t, p);
+            pairs[at].remove(&links, t, p);
         }
         match op {
             Op::PushBack { t, p, to } => {
-                pairs[usize::from(to)].push_back(&mut links, t, p);
+                pairs[usize::from(to)].push_back(&links, t, p);
                 places[usize::from(t)] = Some((usize::from(to), p));
             }
             Op::PushFront { t, p, to } => {
-                pairs[usize::from(to)].push_front(&mut links, t, p);
+                pairs[usize::from(to)].push_front(&links, t, p);
                 places[usize::from(t)] = Some((usize::from(to), p));
             }
             Op::Remove { .. } => {}
             Op::Pop { from } => {
-                if let Some((t, _)) = pairs[usize::from(from)].pop(&mut links) {
+                if let Some((t, _)) = pairs[usize::from(from)].pop(&links) {
                     places[usize::from(t)] = None;
                 }
             }
@@ -190,10 +190,10 @@ proptest! {
 
 #[test]
 fn all_256_threads_on_one_level() {
-    let mut links = Links::<256>::new();
+    let links = Links::<256>::new();
     let mut pair = Pair::new();
     for t in 0..=255 {
-        pair.push_back(&mut links, t, 50);
+        pair.push_back(&links, t, 50);
     }
     pair.check(&links);
     for _ in 0..300 {
@@ -201,22 +201,22 @@ fn all_256_threads_on_one_level() {
     }
     pair.check(&links);
     for t in (0..=255).step_by(3) {
-        pair.remove(&mut links, t, 50);
+        pair.remove(&links, t, 50);
     }
     pair.check(&links);
-    while pair.pop(&mut links).is_some() {}
+    while pair.pop(&links).is_some() {}
     pair.check(&links);
 }
 
 #[test]
 fn all_256_threads_over_all_levels() {
-    let mut links = Links::<256>::new();
+    let links = Links::<256>::new();
     let mut pair = Pair::new();
     for t in 0..=255 {
-        pair.push_front(&mut links, t, t % 100);
+        pair.push_front(&links, t, t % 100);
     }
     pair.check(&links);
-    while pair.pop(&mut links).is_some() {
+    while pair.pop(&links).is_some() {
         pair.check(&links);
     }
 }
@@ -236,33 +236,33 @@ fn a_fresh_queue_is_empty() {
 
 #[test]
 fn equals_leave_in_the_order_they_came() {
-    let mut links = Links::<4>::new();
+    let links = Links::<4>::new();
     let mut queue = PrioQueue::new();
     for t in [2, 0, 3, 1] {
-        queue.push_back(&mut links, tid(t), prio(7));
+        queue.push_back(&links, tid(t), prio(7));
     }
-    let order: Vec<_> = core::iter::from_fn(|| queue.pop(&mut links)).collect();
+    let order: Vec<_> = core::iter::from_fn(|| queue.pop(&links)).collect();
     assert_eq!(order, [2, 0, 3, 1].map(|t| (tid(t), prio(7))));
 }
 
 #[test]
 fn rotating_an_empty_level_changes_nothing() {
-    let mut links = Links::<256>::new();
+    let links = Links::<256>::new();
     let mut queue = PrioQueue::new();
-    queue.push_back(&mut links, tid(9), prio(3));
-    queue.remove(&mut links, tid(9), prio(3));
+    queue.push_back(&links, tid(9), prio(3));
+    queue.remove(&links, tid(9), prio(3));
     queue.rotate(&links, prio(3));
     assert!(queue.is_empty());
-    queue.push_front(&mut links, tid(4), prio(3));
+    queue.push_front(&links, tid(4), prio(3));
     assert_eq!(queue.top(), Some((tid(4), prio(3))));
 }
 
 #[test]
 fn a_cursor_survives_the_removal_of_its_thread() {
-    let mut links = Links::<256>::new();
+    let links = Links::<256>::new();
     let mut queue = PrioQueue::new();
     for (t, p) in [(1, 90), (2, 90), (3, 90), (4, 10), (5, 10)] {
-        queue.push_back(&mut links, tid(t), prio(p));
+        queue.push_back(&links, tid(t), prio(p));
     }
     let mut visited = Vec::new();
     let mut cursor = queue.top();
@@ -270,7 +270,7 @@ fn a_cursor_survives_the_removal_of_its_thread() {
         cursor = queue.next_after(&links, t, p);
         visited.push(t.raw());
         if t.raw() % 2 == 1 {
-            queue.remove(&mut links, t, p);
+            queue.remove(&links, t, p);
         }
     }
     assert_eq!(visited, [1, 2, 3, 4, 5]);

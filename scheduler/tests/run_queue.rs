@@ -156,7 +156,7 @@ fn ops(nr_threads: u8) -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..200)
 }
 
-fn step(run_queue: &mut RunQueue, links: &mut Links<256>, model: &mut Model, op: Op) {
+fn step(run_queue: &mut RunQueue, links: &Links<256>, model: &mut Model, op: Op) {
     match op {
         Op::Toggle(t, p) if !model.is_ready[usize::from(t)] => {
             let preempts = model.beats_all(p);
@@ -270,20 +270,20 @@ proptest! {
 
     #[test]
     fn follows_the_model_with_5_threads(ops in ops(5)) {
-        let (mut run_queue, mut links) = (RunQueue::new(tid(IDLE)), Links::new());
+        let (mut run_queue, links) = (RunQueue::new(tid(IDLE)), Links::new());
         let mut model = Model::new();
         for op in ops {
-            step(&mut run_queue, &mut links, &mut model, op);
+            step(&mut run_queue, &links, &mut model, op);
             check(&run_queue, &links, &mut model);
         }
     }
 
     #[test]
     fn follows_the_model_with_255_threads(ops in ops(255)) {
-        let (mut run_queue, mut links) = (RunQueue::new(tid(IDLE)), Links::new());
+        let (mut run_queue, links) = (RunQueue::new(tid(IDLE)), Links::new());
         let mut model = Model::new();
         for op in ops {
-            step(&mut run_queue, &mut links, &mut model, op);
+            step(&mut run_queue, &links, &mut model, op);
             check(&run_queue, &links, &mut model);
         }
     }
@@ -291,9 +291,9 @@ proptest! {
 
 /// A queue in which the first of these threads runs.
 fn with_ready(ready: &[(u8, u8)]) -> (RunQueue, Links<256>) {
-    let (mut run_queue, mut links) = (RunQueue::new(tid(IDLE)), Links::new());
+    let (mut run_queue, links) = (RunQueue::new(tid(IDLE)), Links::new());
     for &(t, p) in ready {
-        let _ = run_queue.wakeup(&mut links, tid(t), prio(p));
+        let _ = run_queue.wakeup(&links, tid(t), prio(p));
     }
     assert_eq!(run_queue.pick_next(), Next::Switch(tid(ready[0].0)));
     (run_queue, links)
@@ -309,76 +309,67 @@ fn order(run_queue: &RunQueue, links: &Links<256>) -> Vec<u8> {
 
 #[test]
 fn only_the_more_important_preempts() {
-    let (mut run_queue, mut links) = with_ready(&[(1, 50)]);
-    assert_eq!(
-        run_queue.wakeup(&mut links, tid(2), prio(49)),
-        Resched::Keep
-    );
-    assert_eq!(
-        run_queue.wakeup(&mut links, tid(3), prio(50)),
-        Resched::Keep
-    );
-    assert_eq!(
-        run_queue.wakeup(&mut links, tid(4), prio(51)),
-        Resched::Preempt
-    );
+    let (mut run_queue, links) = with_ready(&[(1, 50)]);
+    assert_eq!(run_queue.wakeup(&links, tid(2), prio(49)), Resched::Keep);
+    assert_eq!(run_queue.wakeup(&links, tid(3), prio(50)), Resched::Keep);
+    assert_eq!(run_queue.wakeup(&links, tid(4), prio(51)), Resched::Preempt);
 }
 
 #[test]
 fn everything_preempts_idle() {
-    let (mut run_queue, mut links) = (RunQueue::new(tid(IDLE)), Links::<256>::new());
+    let (mut run_queue, links) = (RunQueue::new(tid(IDLE)), Links::<256>::new());
     assert_eq!(run_queue.pick_next(), Next::Stay);
     assert_eq!(
-        run_queue.wakeup(&mut links, tid(1), Priority::MIN),
+        run_queue.wakeup(&links, tid(1), Priority::MIN),
         Resched::Preempt
     );
 }
 
 #[test]
 fn a_preempted_thread_goes_on_before_its_equals() {
-    let (mut run_queue, mut links) = with_ready(&[(1, 50), (2, 50)]);
-    let _ = run_queue.wakeup(&mut links, tid(3), prio(60));
+    let (mut run_queue, links) = with_ready(&[(1, 50), (2, 50)]);
+    let _ = run_queue.wakeup(&links, tid(3), prio(60));
     assert_eq!(run_queue.pick_next(), Next::Switch(tid(3)));
-    assert_eq!(run_queue.block_current(&mut links), tid(1));
+    assert_eq!(run_queue.block_current(&links), tid(1));
 }
 
 /// It has left, and another CPU has made it ready with another priority, before a switch was possible.
 #[test]
 fn a_thread_that_stays_is_where_it_was_made_ready() {
-    let (mut run_queue, mut links) = with_ready(&[(1, 50)]);
-    run_queue.leave_current(&mut links);
-    let _ = run_queue.wakeup(&mut links, tid(1), prio(60));
+    let (mut run_queue, links) = with_ready(&[(1, 50)]);
+    run_queue.leave_current(&links);
+    let _ = run_queue.wakeup(&links, tid(1), prio(60));
     assert_eq!(run_queue.pick_next(), Next::Stay);
     assert_eq!(run_queue.current_priority(), Some(prio(60)));
-    run_queue.leave_current(&mut links);
+    run_queue.leave_current(&links);
     assert_eq!(order(&run_queue, &links), []);
 }
 
 #[test]
 fn yielding_alone_changes_nothing() {
-    let (mut run_queue, mut links) = with_ready(&[(1, 50), (2, 40)]);
-    assert_eq!(run_queue.yield_current(&mut links), Next::Stay);
+    let (mut run_queue, links) = with_ready(&[(1, 50), (2, 40)]);
+    assert_eq!(run_queue.yield_current(&links), Next::Stay);
 }
 
 #[test]
 fn the_idle_thread_of_another_cpu_may_yield() {
-    let (mut run_queue, mut links) = (RunQueue::new(tid(3)), Links::<256>::new());
-    assert_eq!(run_queue.yield_current(&mut links), Next::Stay);
+    let (mut run_queue, links) = (RunQueue::new(tid(3)), Links::<256>::new());
+    assert_eq!(run_queue.yield_current(&links), Next::Stay);
     assert_eq!(run_queue.current(), tid(3));
 }
 
 #[test]
 fn setting_the_same_priority_goes_behind_equals() {
-    let (mut run_queue, mut links) = with_ready(&[(1, 50), (2, 50)]);
-    let resched = run_queue.set_priority(&mut links, tid(1), prio(50), prio(50), Placement::Tail);
+    let (mut run_queue, links) = with_ready(&[(1, 50), (2, 50)]);
+    let resched = run_queue.set_priority(&links, tid(1), prio(50), prio(50), Placement::Tail);
     assert_eq!(resched, Resched::Preempt);
     assert_eq!(run_queue.pick_next(), Next::Switch(tid(2)));
 }
 
 #[test]
 fn losing_an_inherited_priority_keeps_the_cpu_among_equals() {
-    let (mut run_queue, mut links) = with_ready(&[(1, 80), (2, 50)]);
-    let resched = run_queue.set_priority(&mut links, tid(1), prio(80), prio(50), Placement::Head);
+    let (mut run_queue, links) = with_ready(&[(1, 80), (2, 50)]);
+    let resched = run_queue.set_priority(&links, tid(1), prio(80), prio(50), Placement::Head);
     assert_eq!(resched, Resched::Keep);
     assert_eq!(run_queue.pick_next(), Next::Stay);
     assert_eq!(order(&run_queue, &links), [1, 2]);
@@ -386,16 +377,16 @@ fn losing_an_inherited_priority_keeps_the_cpu_among_equals() {
 
 #[test]
 fn lowering_below_others_gives_the_cpu_away() {
-    let (mut run_queue, mut links) = with_ready(&[(1, 80), (2, 50)]);
-    let resched = run_queue.set_priority(&mut links, tid(1), prio(80), prio(49), Placement::Head);
+    let (mut run_queue, links) = with_ready(&[(1, 80), (2, 50)]);
+    let resched = run_queue.set_priority(&links, tid(1), prio(80), prio(49), Placement::Head);
     assert_eq!(resched, Resched::Preempt);
     assert_eq!(run_queue.pick_next(), Next::Switch(tid(2)));
 }
 
 #[test]
 fn a_waiting_thread_is_never_placed_before_the_running_one() {
-    let (mut run_queue, mut links) = with_ready(&[(1, 50), (2, 50), (3, 40)]);
-    let resched = run_queue.set_priority(&mut links, tid(3), prio(40), prio(50), Placement::Head);
+    let (mut run_queue, links) = with_ready(&[(1, 50), (2, 50), (3, 40)]);
+    let resched = run_queue.set_priority(&links, tid(3), prio(40), prio(50), Placement::Head);
     assert_eq!(resched, Resched::Keep);
     assert_eq!(order(&run_queue, &links), [1, 3, 2]);
 }
@@ -403,21 +394,21 @@ fn a_waiting_thread_is_never_placed_before_the_running_one() {
 #[test]
 fn a_stale_head_is_not_taken_for_the_running_thread() {
     // Thread 1 was the head of level 50, which is empty now.
-    let (mut run_queue, mut links) = with_ready(&[(1, 50), (2, 10)]);
-    let _ = run_queue.set_priority(&mut links, tid(1), prio(50), prio(60), Placement::Tail);
-    let resched = run_queue.set_priority(&mut links, tid(2), prio(10), prio(50), Placement::Head);
+    let (mut run_queue, links) = with_ready(&[(1, 50), (2, 10)]);
+    let _ = run_queue.set_priority(&links, tid(1), prio(50), prio(60), Placement::Tail);
+    let resched = run_queue.set_priority(&links, tid(2), prio(10), prio(50), Placement::Head);
     assert_eq!(resched, Resched::Keep);
     assert_eq!(order(&run_queue, &links), [1, 2]);
 }
 
 #[test]
 fn quanta_concern_round_robin_among_equals_only() {
-    let (mut run_queue, mut links) = with_ready(&[(1, 50), (2, 40)]);
+    let (mut run_queue, links) = with_ready(&[(1, 50), (2, 40)]);
     assert_eq!(
         run_queue.quantum_expired(&links, Policy::RoundRobin),
         Resched::Keep
     );
-    let _ = run_queue.wakeup(&mut links, tid(3), prio(50));
+    let _ = run_queue.wakeup(&links, tid(3), prio(50));
     assert_eq!(
         run_queue.quantum_expired(&links, Policy::Fifo),
         Resched::Keep

@@ -101,8 +101,8 @@ impl Machine {
     /// CPU 1 runs the waiter.
     fn new() -> Self {
         let mut rq = RunQueue::new(IDLE);
-        let mut links = Links::new();
-        assert_eq!(rq.wakeup(&mut links, WAITER, priority()), Resched::Preempt);
+        let links = Links::new();
+        assert_eq!(rq.wakeup(&links, WAITER, priority()), Resched::Preempt);
         assert_eq!(rq.pick_next(), Next::Switch(WAITER));
         Self {
             lock: Lock::new(),
@@ -180,11 +180,13 @@ impl Machine {
         if blocks {
             self.own(|it| {
                 it.is_waiting = true;
-                assert_eq!(it.rq.block_current(&mut it.links), IDLE);
+                assert_eq!(it.rq.block_current(&it.links), IDLE);
             });
         } else {
-            // Whoever ended the wait may still be in its section.
-            self.section(|_| ());
+            // Whoever ended the wait may still be in its section, unless the waiter is out of the queue.
+            if self.is_in_queue.load(Acquire) != 0 {
+                self.section(|_| ());
+            }
         }
         if blocks && has_timeout {
             self.time_out();
@@ -234,7 +236,7 @@ impl Machine {
     fn wake(&self) {
         self.own(|it| {
             if core::mem::take(&mut it.is_waiting) {
-                let _ = it.rq.wakeup(&mut it.links, WAITER, priority());
+                let _ = it.rq.wakeup(&it.links, WAITER, priority());
                 let _ = it.rq.pick_next();
             }
         });
@@ -311,8 +313,8 @@ impl Suspended {
         self.state(|state| {
             assert_eq!(*state, SUSPENDED);
             *state = RELEASED;
-            self.inbox.fetch_or(1, AcqRel);
         });
+        self.inbox.fetch_or(1, AcqRel);
         self.kick.notify();
     }
 

@@ -21,7 +21,7 @@ fn ops(nr_threads: u8) -> impl Strategy<Value = Vec<Op>> {
 
 /// Both do the same.
 fn follow(ops: Vec<Op>) {
-    let (mut queue, mut links) = (WaitQueue::new(), Links::<256>::new());
+    let (mut queue, links) = (WaitQueue::new(), Links::<256>::new());
     let (mut model, mut model_links) = (PrioQueue::new(), Links::<256>::new());
     let mut queued = [None; 256];
     for op in ops {
@@ -32,17 +32,17 @@ fn follow(ops: Vec<Op>) {
                     None => {
                         let prio = Priority::new(prio).expect("a priority is 0 to 99");
                         queued[usize::from(raw)] = Some(prio);
-                        queue.push_back(&mut links, tid, prio);
+                        queue.push_back(&links, tid, prio);
                         model.push_back(&mut model_links, tid, prio);
                     }
                     Some(prio) => {
-                        queue.remove(&mut links, tid, prio);
+                        queue.remove(&links, tid, prio);
                         model.remove(&mut model_links, tid, prio);
                     }
                 }
             }
             Op::Pop => {
-                let first = queue.pop(&mut links);
+                let first = queue.pop(&links);
                 assert_eq!(first, model.pop(&mut model_links));
                 if let Some((tid, _)) = first {
                     queued[tid.index()] = None;

@@ -3,7 +3,6 @@
 //! A borrow of either ends with the section, so nobody keeps a reference to what others change afterwards. Here alone the kernel's
 //! data is reached by raw pointers.
 
-use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
@@ -17,12 +16,12 @@ use crate::thread::tcb::{Tcb, TcbRef};
 use crate::waiters::Waiters;
 
 /// The links of all wait queues. Those of the run queues are the CPUs'.
-struct WaitLinks(UnsafeCell<Links<MAX_THREADS>>);
+struct WaitLinks(Links<MAX_THREADS>);
 
-// SAFETY: reached through a section's `Kernel` only.
+// SAFETY: reached through a section's `Kernel` only, which has a queue: the links of its threads change with the lock of that.
 unsafe impl Sync for WaitLinks {}
 
-static WAIT_LINKS: WaitLinks = WaitLinks(UnsafeCell::new(Links::new()));
+static WAIT_LINKS: WaitLinks = WaitLinks(Links::new());
 
 /// What a section lends: each reference to it ends with the borrow it was given by.
 ///
@@ -145,9 +144,9 @@ impl Scheduled {
 
     /// A CPU's run queue and its links.
     #[inline(always)]
-    pub(crate) fn ready(&mut self, cpu: CpuRef) -> (&mut RunQueue, &mut Links<MAX_THREADS, u32>) {
+    pub(crate) fn ready(&mut self, cpu: CpuRef) -> (&mut RunQueue, &Links<MAX_THREADS, u32>) {
         let sched = self.cpu(cpu);
-        (&mut sched.rq, &mut sched.links)
+        (&mut sched.rq, &sched.links)
     }
 }
 
@@ -157,13 +156,10 @@ impl Kernel {
     pub(crate) fn waiting<'k>(
         &'k mut self,
         waiters: &'k Waiters,
-    ) -> (&'k mut WaitQueue, &'k mut Links<MAX_THREADS>) {
+    ) -> (&'k mut WaitQueue, &'k Links<MAX_THREADS>) {
         // SAFETY: reached by a section only; by the invariant no other reference to the queue is in use.
         let queue = unsafe { &mut *waiters.0.get() };
-        // SAFETY: reached here and below only, and the reference ends with the borrow. Another CPU may have one for a queue with
-        // another lock, and reaches the places of other threads only: those of that queue.
-        let links = unsafe { &mut *WAIT_LINKS.0.get() };
-        (queue, links)
+        (queue, &WAIT_LINKS.0)
     }
 
     /// The queue that a thread stands in, if it waits in one, and the links of all wait queues.
@@ -171,7 +167,7 @@ impl Kernel {
     pub(crate) fn waits_in(
         &mut self,
         thread: TcbRef,
-    ) -> Option<(&mut WaitQueue, &mut Links<MAX_THREADS>)> {
+    ) -> Option<(&mut WaitQueue, &Links<MAX_THREADS>)> {
         let waiters = self.look_at(thread).wait_queue;
         // SAFETY: a thread that stands in a queue borrows the object until it does no longer, and then this is null.
         let waiters = unsafe { waiters.as_ref() }?;

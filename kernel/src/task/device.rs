@@ -37,6 +37,7 @@ static LINES: Once<&'static dyn Lines> = Once::new();
 
 /// Introduces the lines, all of them masked.
 pub fn set_lines(lines: &'static dyn Lines) {
+    // Nobody comes in between who would wait for the end of this.
     let guard = preempt::irq_save();
     LINES.call_once(|| lines);
     guard.restore();

@@ -72,7 +72,7 @@ fn leave(mut section: Section<Thread>, me: TcbRef, joiner: Option<TcbRef>) -> ! 
     };
     let cpu = CpuRef::this();
     let sched = section.cpu(cpu);
-    sched.rq.leave_current(&mut sched.links);
+    sched.rq.leave_current(&sched.links);
     let next = sched.thread(sched.rq.best());
     if is_preempted(next) {
         core::hint::cold_path();

@@ -166,7 +166,7 @@ impl Thread {
     ///
     /// # Context
     /// Threads and interrupt handlers. Where the thread is another CPU's, this waits with interrupts off until that CPU has
-    /// taken an interrupt: so not with a lock that is taken with interrupts off there.
+    /// taken an interrupt: so not with a lock of the application's that is taken with interrupts off there.
     #[inline(always)]
     pub fn suspend(&self) -> Result<(), Error> {
         // The running thread's own handle does not change.

@@ -47,15 +47,18 @@ static THREAD: AtomicU32 = AtomicU32::new(0);
 
 thread_stack!(static STACK: 16384);
 
+/// The longest window: interrupts are off for nearly as long.
+pub const LONGEST_WINDOW: Nanos = Nanos::from_secs(10);
+
 /// Sets how often the clock is watched and for how long: `hwlat_detector/window` and `width`.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] unless the width is above 0 and below the window.
+/// [`Error::InvalidArgument`] unless the width is above 0 and below the window, and that at most [`LONGEST_WINDOW`].
 ///
 /// # Context
 /// Any. Takes effect with the next window.
 pub fn set_window(window: Nanos, width: Nanos) -> Result<(), Error> {
-    if width == Nanos::ZERO || width >= window {
+    if width == Nanos::ZERO || width >= window || window > LONGEST_WINDOW {
         return Err(Error::InvalidArgument);
     }
     WINDOW.store(window.get(), Relaxed);

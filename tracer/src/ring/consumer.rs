@@ -67,7 +67,8 @@ pub fn nr_full<R: CpuRing>(ring: R) -> u64 {
 /// Gives a sub-buffer back to the writers after it was handed over.
 ///
 /// # Errors
-/// [`Overwritten`] if a writer took it in the meantime (mode `Overwrite` only). It counts as overrun then.
+/// [`Overwritten`] if a writer took it in the meantime (mode `Overwrite` only), and it counts as overrun then; or if another consumer
+/// has handed it over, or one behind it.
 ///
 /// # Context
 /// The consumer thread.

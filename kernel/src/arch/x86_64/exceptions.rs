@@ -42,7 +42,7 @@ pub(super) extern "C" fn exception(frame: &mut ExceptionFrame) {
         frame.rip = rip;
         return;
     }
-    let nr = fault::begin(block);
+    let nr = fault::begin(block, Some(frame.vector));
     if nr > 2 {
         super::interrupts::halt_forever();
     }

@@ -1,7 +1,7 @@
 //! Stopping the other CPUs while the kernel's text is rewritten.
 //!
 //! Who wants to patch takes the [`Text`] lock, then kicks every other CPU and waits until each stands in the handler of
-//! that interrupt with interrupts off: at a boundary between instructions, in code that nobody rewrites. Then it writes
+//! that interrupt, or in a wait for a lock of the board's, with interrupts off: at a boundary between instructions, in code that nobody rewrites. Then it writes
 //! and lets them go; each serialises first, so that it does not go on with bytes fetched before (Intel SDM vol. 3A,
 //! 9.1.3). A CPU that waits for a lock with interrupts off comes later, when it has had its turn: no one who
 //! stands here holds that lock.

@@ -4,7 +4,7 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use takt_kernel::sync::Semaphore;
+use takt_kernel::sync::{Queue, Semaphore};
 use takt_kernel::thread::Builder;
 use takt_kernel::time::{Expiry, Nanos, Timer, sleep, sleep_until};
 use takt_kernel::{irq, preempt, thread_stack};
@@ -504,21 +504,24 @@ target_test! {
         survived()
     }
 
-    /// No other CPU goes on while a panic is reported, which says that something is wrong.
+    /// No other CPU goes on while a panic is reported, which says that something is wrong; and what one had keeps nobody waiting.
     fn panic_stops_other_cpus(Fault(&["*** panic: the other CPU did true and does false"])) {
         static COUNT: AtomicU32 = AtomicU32::new(0);
+        static QUEUE: Queue<u32, 1> = Queue::new();
         thread_stack!(static STACK: 16384);
         struct Counts;
         impl core::fmt::Display for Counts {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                 let before = COUNT.load(Relaxed);
                 (0..1_000_000).for_each(|_| core::hint::spin_loop());
+                let _ = QUEUE.len();
                 write!(f, "did {} and does {}", before != 0, COUNT.load(Relaxed) != before)
             }
         }
         check_eq!(takt_board::smp::start(2), 2);
         let counts: fn(usize) = |_| loop {
             COUNT.fetch_add(1, Relaxed);
+            let _ = QUEUE.len();
         };
         Builder::new("counts", 1)?.cpu(1).spawn(&STACK, counts, 0)?;
         sleep(Nanos::from_millis(1))?;

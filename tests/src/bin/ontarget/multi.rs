@@ -21,6 +21,8 @@ static LOCK: IrqLock<()> = IrqLock::new(());
 fn takes_lock(_: usize) {
     while GO_ON.load(Relaxed) {
         LOCK.with(|()| ROUNDS.fetch_add(1, Relaxed));
+        // The other has its chance.
+        (0..100).for_each(|_| core::hint::spin_loop());
     }
 }
 
