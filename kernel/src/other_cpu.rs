@@ -114,7 +114,8 @@ pub(crate) fn call<R>(cpu: impl FnOnce() -> CpuRef, act: impl FnOnce() -> R) -> 
     if is_smp!() {
         core::hint::cold_path();
         let cpu = cpu();
-        if cpu != CpuRef::this() {
+        // The last CPU does it itself: the other one has halted.
+        if cpu != CpuRef::this() && !cpus::is_over() {
             return call_there(cpu, act);
         }
     }
@@ -123,10 +124,6 @@ pub(crate) fn call<R>(cpu: impl FnOnce() -> CpuRef, act: impl FnOnce() -> R) -> 
 
 #[cold]
 fn call_there<R>(cpu: CpuRef, act: impl FnOnce() -> R) -> R {
-    if cpus::is_over() {
-        // The other one has halted.
-        return act();
-    }
     let (mut act, mut result) = (Some(act), None);
     let mut function = || result = act.take().map(|act| act());
     let section = section::own();
