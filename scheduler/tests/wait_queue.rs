@@ -22,7 +22,7 @@ fn ops(nr_threads: u8) -> impl Strategy<Value = Vec<Op>> {
 /// Both do the same.
 fn follow(ops: Vec<Op>) {
     let (mut queue, links) = (WaitQueue::new(), Links::<256>::new());
-    let (mut model, mut model_links) = (PrioQueue::new(), Links::<256>::new());
+    let (mut model, model_links) = (PrioQueue::new(), Links::<256>::new());
     let mut queued = [None; 256];
     for op in ops {
         match op {
@@ -33,17 +33,17 @@ fn follow(ops: Vec<Op>) {
                         let prio = Priority::new(prio).expect("a priority is 0 to 99");
                         queued[usize::from(raw)] = Some(prio);
                         queue.push_back(&links, tid, prio);
-                        model.push_back(&mut model_links, tid, prio);
+                        model.push_back(&model_links, tid, prio);
                     }
                     Some(prio) => {
                         queue.remove(&links, tid, prio);
-                        model.remove(&mut model_links, tid, prio);
+                        model.remove(&model_links, tid, prio);
                     }
                 }
             }
             Op::Pop => {
                 let first = queue.pop(&links);
-                assert_eq!(first, model.pop(&mut model_links));
+                assert_eq!(first, model.pop(&model_links));
                 if let Some((tid, _)) = first {
                     queued[tid.index()] = None;
                 }
