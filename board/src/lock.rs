@@ -39,11 +39,12 @@ impl<T> IrqLock<T> {
     fn wait(&self) -> MutexGuard<'_, T> {
         proof::waits_for_lock();
         loop {
-            // SAFETY: `with` has switched interrupts off, and NMIs take no such lock.
-            unsafe { machine::serve_other_cpus() };
             if machine::is_over() {
                 // SAFETY: whoever has it was halted, or is this CPU itself, which reports a fault and never comes back to it.
                 unsafe { self.0.force_unlock() };
+            } else {
+                // SAFETY: `with` has switched interrupts off, and NMIs take no such lock.
+                unsafe { machine::serve_other_cpus() };
             }
             if let Some(value) = self.0.try_lock() {
                 return value;

@@ -51,7 +51,10 @@ pub(crate) fn init(ecam: Option<Ecam>) {
         if machine::find(ecam.base, len).is_none() {
             machine::map_devices();
         }
-        ECAM.call_once(|| ecam);
+        // Where the stacks are it is not found; the ports do.
+        if ecam.base >= 3 << 30 || machine::find(ecam.base, len) == Some(ecam.base) {
+            ECAM.call_once(|| ecam);
+        }
     }
 }
 
@@ -335,13 +338,15 @@ impl Function {
                     let bar = self.value(slot).map(|value| {
                         let bar = endpoint.bar(slot, Config);
                         let of = self;
-                        // Without room it is asked for each time.
-                        let _ = known.push(Known {
-                            of,
-                            slot,
-                            value,
-                            bar,
-                        });
+                        // The first one says that all were asked for. Without room they are each time.
+                        if bar.is_some() || slot == 0 {
+                            let _ = known.push(Known {
+                                of,
+                                slot,
+                                value,
+                                bar,
+                            });
+                        }
                         bar
                     });
                     let has_two = matches!(bar, Some(Some(Bar::Memory64 { .. })));
@@ -372,8 +377,12 @@ impl Function {
         }
     }
 
-    /// Does something while it answers neither at its ports nor at its memory.
+    /// Does something while it answers neither at its ports nor at its memory. But a bridge goes on: others are behind it.
     fn silently<R>(self, act: impl FnOnce() -> R) -> R {
+        const BRIDGE: u8 = 6;
+        if self.header().revision_and_class(Config).1 == BRIDGE {
+            return act();
+        }
         let answers = CommandRegister::IO_ENABLE | CommandRegister::MEMORY_ENABLE;
         let mut before = CommandRegister::empty();
         self.update_command(|command| {
@@ -445,6 +454,10 @@ impl Function {
         }
         if address < 3 << 30 {
             machine::map_devices();
+            // Where the stacks are no device is found.
+            if machine::find(address, 1) != Some(address) {
+                return None;
+            }
         }
         self.enable();
         Some(address)

@@ -83,7 +83,7 @@ const LOOKS: u32 = 1_000_000;
 
 /// Whether this CPU ends the machine.
 pub(crate) fn is_over() -> bool {
-    LAST.load(Relaxed) != 0
+    is_smp!() && LAST.load(Relaxed) == CpuRef::this().number() + 1
 }
 
 /// Has all other CPUs halt for good, since what this one is about to report says that what they have in common is wrong. Halts itself
@@ -143,7 +143,8 @@ pub(crate) static STOPPED: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn stand_still() {
     loop {
         let generation = GENERATION.load(Acquire);
-        if generation & 1 == 0 {
+        // Whoever was to let them go may have halted.
+        if generation & 1 == 0 || is_over() {
             return;
         }
         STOPPED.fetch_or(1 << percpu::cpu(), Release);

@@ -309,18 +309,19 @@ impl Tcb {
 
     /// Whether it stands in no queue any more; then whoever has taken it out on another CPU is done with it.
     fn has_left_queue(&mut self) -> bool {
-        let queue = (&raw mut self.wait_queue).cast::<*mut Waiters>();
-        // SAFETY: a pointer of the block, which another CPU changes by an atomic store.
-        unsafe { AtomicPtr::from_ptr(queue) }
-            .load(Acquire)
-            .is_null()
+        self.shared_queue().load(Acquire).is_null()
     }
 
     /// It was taken out of its queue by another CPU than its own, which does nothing with it behind this.
     pub(crate) fn leave_queue_elsewhere(&mut self) {
+        self.shared_queue().store(core::ptr::null_mut(), Release);
+    }
+
+    /// The queue that it waits in, of which another CPU takes it out.
+    fn shared_queue(&mut self) -> &AtomicPtr<Waiters> {
         let queue = (&raw mut self.wait_queue).cast::<*mut Waiters>();
         // SAFETY: a pointer of the block.
-        unsafe { AtomicPtr::from_ptr(queue) }.store(core::ptr::null_mut(), Release);
+        unsafe { AtomicPtr::from_ptr(queue) }
     }
 
     /// As [`TcbRef::forget_token`].

@@ -188,8 +188,7 @@ impl<const N: usize, const SIZE: usize> Messages<N, SIZE> {
         self.buffers[buffer % N].with(|text| {
             // SAFETY: it is published.
             let text = unsafe { &*text };
-            // SAFETY: what is published is whole, and no more of it is in the log than there is.
-            let rest = unsafe { text.bytes.get_unchecked(copy.done..text.len) };
+            let rest = text.bytes.get(copy.done..text.len).unwrap_or_default();
             if !copy.has_room {
                 copy.has_room = log.has_room(text.len);
                 if !copy.has_room {

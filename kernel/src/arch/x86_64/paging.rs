@@ -179,18 +179,21 @@ pub fn find(address: usize, len: usize) -> Option<usize> {
 
 /// The entries of the large pages one to one. Once the tables are in force [`map_devices`] alone changes them, one at a time.
 fn entries() -> &'static [AtomicU64] {
-    // SAFETY: only the address is taken.
-    let entries = unsafe { &raw const (*TABLES.0.get()).level2 }.cast();
+    let entries = table_at(core::mem::offset_of!(Tables, level2)).cast();
     // SAFETY: these are the entries, of which nobody has a reference that is not to an atomic once the tables are in force.
     unsafe { core::slice::from_raw_parts(entries, NR_LEVEL2 * 512) }
 }
 
 /// Those of the window's addresses, at the other place.
 fn entries_behind() -> &'static [AtomicU64] {
-    // SAFETY: only the address is taken.
-    let entries = unsafe { &raw const (*TABLES.0.get()).behind }.cast();
+    let entries = table_at(core::mem::offset_of!(Tables, behind)).cast();
     // SAFETY: these are the entries, which nobody changes once the tables are in force.
     unsafe { core::slice::from_raw_parts(entries, NR_BEHIND * 512) }
+}
+
+/// Where a table lies, by its place among all.
+fn table_at(offset: usize) -> *const PageTable {
+    TABLES.0.get().wrapping_byte_add(offset).cast()
 }
 
 /// Why the tables could not be built.
@@ -381,7 +384,5 @@ pub(super) unsafe fn set_level4(index: usize, level3: u64) {
 /// The table of what the kernel maps, for the tables of address spaces.
 #[cfg(feature = "tasks")]
 pub(super) fn level3() -> u64 {
-    // SAFETY: only the address is taken.
-    let table = unsafe { &raw const (*TABLES.0.get()).level3 };
-    table as u64
+    table_at(core::mem::offset_of!(Tables, level3)) as u64
 }
