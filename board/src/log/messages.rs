@@ -188,7 +188,9 @@ impl<const N: usize, const SIZE: usize> Messages<N, SIZE> {
         self.buffers[buffer % N].with(|text| {
             // SAFETY: it is published.
             let text = unsafe { &*text };
-            let rest = text.bytes.get(copy.done..text.len).unwrap_or_default();
+            let done = copy.done.min(text.len);
+            // SAFETY: what is published is whole, and so no longer than its buffer.
+            let rest = unsafe { text.bytes.get_unchecked(done..text.len) };
             if !copy.has_room {
                 copy.has_room = log.has_room(text.len);
                 if !copy.has_room {
