@@ -86,8 +86,8 @@ pub(crate) fn is_over() -> bool {
     is_smp!() && LAST.load(Relaxed) == CpuRef::this().number() + 1
 }
 
-/// Has all other CPUs halt for good, since what this one is about to report says that what they have in common is wrong. Halts itself
-/// if another one does that.
+/// Has all other CPUs halt for good: the run ends, or what this one is about to report says that what they have in common is wrong.
+/// Halts itself if another one does that.
 ///
 /// # Context
 /// Interrupts off.

@@ -11,9 +11,7 @@ use crate::arch::frame::ExceptionFrame;
 use crate::arch::{interrupts, msr, percpu};
 use crate::backtrace::Backtrace;
 use crate::config::{MAX_CPUS, cpu_index};
-use crate::cpus::{self, is_smp};
 use crate::guards::guard_owner;
-use crate::lock;
 use crate::machine::{self, Emergency};
 use crate::section;
 use crate::thread::tcb::{NEVER_WAITS, Tcb, TcbRef};
@@ -36,10 +34,8 @@ pub(crate) struct Fault<'a> {
 /// to all CPUs, of which each tells what its banks have.
 pub(crate) fn begin(cpu: &percpu::PerCpu, vector: Option<u64>) -> u32 {
     let nr = cpu.exception_begins();
-    if is_smp!() && nr == 1 && vector != Some(MACHINE_CHECK) {
-        cpus::halt_others();
-        // What is printed of a panic may ask for what one of them had.
-        lock::free_all();
+    if nr == 1 && vector != Some(MACHINE_CHECK) {
+        machine::go_on_alone();
     }
     nr
 }

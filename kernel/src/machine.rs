@@ -65,7 +65,8 @@ use spin::Once;
 use crate::arch::percpu::CpuRef;
 use crate::arch::{apic, interrupts};
 use crate::clock;
-use crate::cpus;
+use crate::cpus::{self, is_smp};
+use crate::lock;
 use crate::other_cpu;
 
 pub use crate::arch::apic::is_deadline_mode as is_timer_by_deadline;
@@ -119,7 +120,7 @@ pub unsafe fn serve_other_cpus() {
     other_cpu::serve_while_waiting(CpuRef::this());
 }
 
-/// Whether a fault or a panic is being reported, on this CPU: then no other one goes on, whatever it had.
+/// Whether this CPU ends the run or reports a fault: then no other one goes on, whatever it had.
 ///
 /// # Context
 /// Any.
@@ -141,9 +142,18 @@ pub(crate) fn idle() {
     }
 }
 
-/// Ends the run.
+/// Has all other CPUs halt for good. What this one then asks for may be what one of them had.
+pub(crate) fn go_on_alone() {
+    if is_smp!() {
+        cpus::halt_others();
+        lock::free_all();
+    }
+}
+
+/// Ends the run, on all CPUs.
 pub fn exit(code: ExitCode) -> ! {
     interrupts::disable();
+    go_on_alone();
     if let Some(machine) = MACHINE.get() {
         machine.exit(code);
     }

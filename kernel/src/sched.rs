@@ -51,10 +51,21 @@ pub(crate) fn wake_waiting(scheduled: &mut Scheduled, thread: TcbRef, woken: Wok
 /// [`wake`] of a thread of any CPU that has what it waited for, as the last that a section does with an object.
 #[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn wake_anywhere<K: Kind>(section: Section<K>, t: TcbRef) -> Section<K, Scheduled> {
+    wake_with(section, t, |_| ())
+}
+
+/// [`wake_anywhere`]; of a thread of this CPU something is changed before, with the lock.
+#[cfg_attr(feature = "fast-paths", inline(always))]
+fn wake_with<K: Kind>(
+    mut section: Section<K>,
+    t: TcbRef,
+    change: impl FnOnce(&mut Tcb),
+) -> Section<K, Scheduled> {
     if t.is_elsewhere() {
         core::hint::cold_path();
         return wake_elsewhere(section, t);
     }
+    change(section.thread(t));
     let mut section = section.narrow();
     wake(&mut section, t, Woken::Object);
     section
@@ -74,15 +85,8 @@ fn wake_elsewhere<K: Kind>(mut section: Section<K>, thread: TcbRef) -> Section<K
 
 /// Makes a thread ready that was just taken out of its wait queue, as the last that a section does with an object.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn wake_taken<K: Kind>(mut section: Section<K>, t: TcbRef) -> Section<K, Scheduled> {
-    if t.is_elsewhere() {
-        core::hint::cold_path();
-        return wake_elsewhere(section, t);
-    }
-    section.thread(t).wait_queue = core::ptr::null();
-    let mut section = section.narrow();
-    wake(&mut section, t, Woken::Object);
-    section
+pub(crate) fn wake_taken<K: Kind>(section: Section<K>, t: TcbRef) -> Section<K, Scheduled> {
+    wake_with(section, t, |t| t.wait_queue = core::ptr::null())
 }
 
 /// Whether the wake-up of a thread that was just taken out of its wait queue is nothing but that: nothing else keeps it from

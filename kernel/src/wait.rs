@@ -139,8 +139,9 @@ pub(crate) fn wait_alone_until(
 ///
 /// The second half is here and not in the caller: the way there would lie in the section that ends with the switch.
 #[inline(never)]
-pub(crate) fn wait_in<const IS_SECOND: bool>(
+pub(crate) fn wait_in(
     queue: &Waiters,
+    wait: Wait,
     exchange: usize,
     deadline: Instant,
     mut section: Section<Any>,
@@ -150,7 +151,6 @@ pub(crate) fn wait_in<const IS_SECOND: bool>(
         return Handoff::stay(section, Err(Error::WrongContext));
     }
     section.thread(me).exchange = exchange;
-    let wait = if IS_SECOND { Wait::Second } else { Wait::Queue };
     announce(&mut section, me, queue, wait);
     section.leave_quietly();
     if deadline != Instant::NEVER {

@@ -188,9 +188,8 @@ impl<const N: usize, const SIZE: usize> Messages<N, SIZE> {
         self.buffers[buffer % N].with(|text| {
             // SAFETY: it is published.
             let text = unsafe { &*text };
-            let done = copy.done.min(text.len);
-            // SAFETY: what is published is whole, and so no longer than its buffer.
-            let rest = unsafe { text.bytes.get_unchecked(done..text.len) };
+            // SAFETY: what is published is whole, and no more of it is in the log than there is.
+            let rest = unsafe { text.bytes.get_unchecked(copy.done..text.len) };
             if !copy.has_room {
                 copy.has_room = log.has_room(text.len);
                 if !copy.has_room {

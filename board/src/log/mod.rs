@@ -90,7 +90,7 @@ pub(crate) fn pump() {
 /// # Context
 /// Interrupts off, for good.
 pub(crate) fn pump_last() {
-    // SAFETY: a step of a CPU that runs is shorter by far, and what was interrupted on this one does not go on.
+    // SAFETY: other CPUs have halted, and what was interrupted on this one does not go on.
     unsafe { MESSAGES.take_over(100_000) };
     pump();
 }
