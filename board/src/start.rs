@@ -203,7 +203,7 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
         crate::ioapic::init(core::mem::take(&mut tables.wiring));
         #[cfg(feature = "tasks")]
         crate::tasks::wire_all();
-        crate::pci::init(tables.ecam);
+        crate::pci::config::init(tables.ecam);
         #[cfg(feature = "tasks")]
         crate::tasks::check_devices(&tables);
         crate::drivers::init(&tables);
