@@ -137,11 +137,11 @@ pub(crate) fn wait_alone_until(
 
 /// Waits in steps in an object's queue, as the end of a call's first half. `exchange` is what the waker has to know.
 ///
-/// The second half is here and not in the caller: the way there would lie in the section that ends with the switch.
+/// The second half is here and not in the caller: the way there would lie in the section that ends with the switch. Which queue it is
+/// is no argument: those who do not wait would have one register less.
 #[inline(never)]
-pub(crate) fn wait_in(
+pub(crate) fn wait_in<const IS_SECOND: bool>(
     queue: &Waiters,
-    wait: Wait,
     exchange: usize,
     deadline: Instant,
     mut section: Section<Any>,
@@ -151,6 +151,7 @@ pub(crate) fn wait_in(
         return Handoff::stay(section, Err(Error::WrongContext));
     }
     section.thread(me).exchange = exchange;
+    let wait = if IS_SECOND { Wait::Second } else { Wait::Queue };
     announce(&mut section, me, queue, wait);
     section.leave_quietly();
     if deadline != Instant::NEVER {

@@ -12,7 +12,7 @@ use crate::clock::Instant;
 use crate::error::Error;
 use crate::section::{self, Any, Kernel, Section, Waiters};
 use crate::switch::{self, Apart, Handoff};
-use crate::thread::tcb::{TcbRef, Wait};
+use crate::thread::tcb::TcbRef;
 use crate::wait;
 
 /// A queue of up to `N` messages.
@@ -24,7 +24,7 @@ use crate::wait;
 pub struct Queue<T, const N: usize> {
     ring: UnsafeCell<Deque<T, N>>,
     receivers: Waiters,
-    /// Behind the others, which [`Wait::Second`] says.
+    /// Behind the others, which [`wait::wait_in`] is told.
     senders: Waiters,
 }
 
@@ -132,7 +132,7 @@ impl<T, const N: usize> Queue<T, N> {
     fn begin_send(&self, message: &T, deadline: Instant) -> Handoff {
         self.give(message, |section| {
             let message = core::ptr::from_ref(message) as usize;
-            wait::wait_in(&self.senders, Wait::Second, message, deadline, section)
+            wait::wait_in::<true>(&self.senders, message, deadline, section)
         })
     }
 
@@ -218,7 +218,7 @@ impl<T, const N: usize> Queue<T, N> {
     fn begin_receive(&self, to: &mut MaybeUninit<T>, deadline: Instant) -> Handoff {
         self.take(to, |section, to| {
             let to = core::ptr::from_mut(to) as usize;
-            wait::wait_in(&self.receivers, Wait::Queue, to, deadline, section)
+            wait::wait_in::<false>(&self.receivers, to, deadline, section)
         })
     }
 
