@@ -195,8 +195,9 @@ pub(crate) fn idle() {
     if !(trace::has_full() || rtt::has_data()) {
         return;
     }
-    // With activations closer together than the margin the ring would fill up; then the hand-over must not wait.
-    if time::until_next_deadline() > MARGIN || trace::nr_full() > TRACE_NR_SUBS as u64 / 4 {
+    // With activations closer together than the margin ring and log would fill up; then the hand-over must not wait.
+    let is_filling = || trace::nr_full() > TRACE_NR_SUBS as u64 / 4 || rtt::is_filling();
+    if time::until_next_deadline() > MARGIN || is_filling() {
         hand_over_of(smp::this_cpu());
     }
 }

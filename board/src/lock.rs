@@ -2,20 +2,35 @@
 
 use core::fmt;
 
-use spin::{Mutex, MutexGuard, Once};
+use spin::mutex::{TicketMutex, TicketMutexGuard};
+use spin::{Once, RelaxStrategy};
 use takt_kernel::{machine, preempt, proof};
 
-/// A spin lock that is held with interrupts off.
+/// A spin lock that is held with interrupts off. CPUs get it in the order in which they came: each waits for the others once.
 ///
 /// # Context
 /// Any but NMIs.
-pub struct IrqLock<T>(Mutex<T>);
+pub struct IrqLock<T>(TicketMutex<T, Serve>);
+
+/// What a CPU does while it waits: what others ask of it. An [`IrqLock`] is waited for with interrupts off.
+struct Serve;
+
+impl RelaxStrategy for Serve {
+    fn relax() {
+        assert!(
+            !machine::is_over(),
+            "a lock that a halted CPU has, or this one"
+        );
+        // SAFETY: `IrqLock::with` has switched interrupts off, and NMIs take no such lock.
+        unsafe { machine::serve_other_cpus() };
+    }
+}
 
 impl<T> IrqLock<T> {
     /// A lock of this value.
     #[must_use]
     pub const fn new(value: T) -> Self {
-        Self(Mutex::new(value))
+        Self(TicketMutex::new(value))
     }
 
     /// Calls `act`, which has to be short: nothing interrupts it, and it delays whatever is due meanwhile. It may not take the
@@ -36,20 +51,9 @@ impl<T> IrqLock<T> {
 
     #[cold]
     #[inline(never)]
-    fn wait(&self) -> MutexGuard<'_, T> {
+    fn wait(&self) -> TicketMutexGuard<'_, T, Serve> {
         proof::waits_for_lock();
-        loop {
-            if machine::is_over() {
-                // SAFETY: whoever has it was halted, or is this CPU itself, which reports a fault and never comes back to it.
-                unsafe { self.0.force_unlock() };
-            } else {
-                // SAFETY: `with` has switched interrupts off, and NMIs take no such lock.
-                unsafe { machine::serve_other_cpus() };
-            }
-            if let Some(value) = self.0.try_lock() {
-                return value;
-            }
-        }
+        self.0.lock()
     }
 }
 

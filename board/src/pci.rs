@@ -30,7 +30,11 @@ pub struct Function(Address);
 /// # Context
 /// Any but NMIs; some thousand instructions for each bus.
 pub fn functions() -> impl Iterator<Item = Function> {
-    let mut last_bus = 0;
+    functions_to(0)
+}
+
+/// The same, and all on the buses up to this one, behind which host bridge so ever.
+pub(crate) fn functions_to(mut last_bus: u8) -> impl Iterator<Item = Function> {
     let mut next = Some(Address::new(0, 0, 0, 0));
     core::iter::from_fn(move || {
         loop {

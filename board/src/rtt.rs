@@ -167,6 +167,12 @@ pub(crate) fn has_data() -> bool {
     channel.write.load(Relaxed) != channel.read.load(Relaxed)
 }
 
+/// Whether so much was logged that was not handed over that it is to be soon: what comes then is lost when there is no room.
+pub(crate) fn is_filling() -> bool {
+    let channel = &_SEGGER_RTT.up[0];
+    room(channel.write.load(Relaxed), channel.read.load(Relaxed)) < UP_SIZE / 4 * 3
+}
+
 /// The log's writing end. It is used by one at a time, which [`Messages`](crate::log) sees to.
 pub(crate) struct Up;
 

@@ -10,6 +10,8 @@ mod tco;
 
 pub use i6300esb::I6300esb;
 pub use tco::Tco;
+#[cfg(all(feature = "image", feature = "tasks"))]
+pub(crate) use tco::registers as chip_set_registers;
 
 use takt_kernel::Error;
 

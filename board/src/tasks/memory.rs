@@ -8,6 +8,7 @@ use takt_kernel::task::{Task, all};
 
 use super::packed;
 use crate::acpi::{self, Ecam, Tables};
+use crate::drivers::watchdog::chip_set_registers;
 use crate::ioapic;
 use crate::loader::MemoryMap;
 use crate::pci::{self, Bar, Capability, Function};
@@ -102,6 +103,10 @@ fn kernels(memory: &Range<u64>, tables: &Tables) -> Option<&'static str> {
     if tables.hpet.is_some_and(|it| has(it as u64, 0x400)) {
         return Some("the HPET's");
     }
+    // By them interrupts get another way, and the watchdog no more resets the machine.
+    if chip_set_registers().is_some_and(|(_, it)| has(it.start.into(), it.len() as u64)) {
+        return Some("the chip set's");
+    }
     ioapic::addresses()
         .any(|it| has(it.into(), 0x1000))
         .then_some("an I/O APIC's")
@@ -109,11 +114,19 @@ fn kernels(memory: &Range<u64>, tables: &Tables) -> Option<&'static str> {
 
 /// Looks whether a task has ports by which the machine's power is managed.
 fn check_ports(tables: &Tables) {
-    let Some(fixed) = tables.fixed else { return };
+    let chip_set = chip_set_registers().map(|(it, _)| u64::from(it.start)..u64::from(it.end));
     for task in all() {
         for ports in task.ports() {
             let ports = u64::from(*ports.start())..u64::from(*ports.end()) + 1;
-            if let Some(port) = acpi::power_port(fixed, &ports) {
+            let by_acpi = tables.fixed.and_then(|it| acpi::power_port(it, &ports));
+            let is_met = |it: &&Range<u64>| overlap(it, &ports);
+            let by_chip_set = || {
+                chip_set
+                    .as_ref()
+                    .filter(is_met)
+                    .map(|it| it.start.max(ports.start))
+            };
+            if let Some(port) = by_acpi.or_else(by_chip_set) {
                 panic!(
                     "task '{}' cannot have the port {port:#x}: it is power management's",
                     task.name()
@@ -130,9 +143,11 @@ fn check_ports(tables: &Tables) {
 /// If so.
 pub(crate) fn check(tables: &Tables) {
     check_ports(tables);
+    // Bridges are not asked: there may be more than one host bridge.
+    let functions = || pci::functions_to(tables.ecam.map_or(u8::MAX, |it| it.last_bus));
     for (first, last) in packed::ports_without_dma() {
         let ports = u64::from(*first)..u64::from(*last) + 1;
-        let mut bars = pci::functions().flat_map(bars_of).filter_map(ports_of);
+        let mut bars = functions().flat_map(bars_of).filter_map(ports_of);
         if bars.any(|bar| overlap(&ports, &bar)) {
             panic!(
                 "no task can have the ports {first:#x} to {last:#x}: they are a PCI function's, which can write to memory: the manifest has to say dma = \"trusted\""
@@ -152,7 +167,7 @@ pub(crate) fn check(tables: &Tables) {
         let is_harmless = packed::without_dma()
             .iter()
             .any(|(address, _)| *address as u64 == memory.start);
-        for function in pci::functions() {
+        for function in functions() {
             // Pages are given whole.
             let table =
                 messages_of(function).map(|it| it.start & !0xfff..it.end.next_multiple_of(0x1000));

@@ -72,8 +72,9 @@ impl Task {
             let is_no_call = matches!(t.wait, Wait::Sleep | Wait::Park | Wait::Message)
                 && error != Error::BudgetSpent;
             let is_tasks = mutex.map_or(is_no_call, |it| it.is_kept());
-            // Its time may have come, and it has yet to learn of that.
-            if t.woken != Woken::Not || !is_tasks {
+            // Its time may have come, and it has yet to learn of that. Of one that is parked this says nothing yet.
+            let waits = t.woken == Woken::Not || t.is_parked();
+            if !waits || !is_tasks {
                 return None;
             }
             t.woken = Woken::Object;

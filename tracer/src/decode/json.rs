@@ -9,7 +9,7 @@ use super::merge::Item;
 use super::meta::FieldDef;
 use super::names::{Names, signed};
 use super::put;
-use super::record::{Record, Value};
+use super::record::{Record, Value, is_control};
 use super::types::FieldType;
 
 /// Writes an item as one line of JSON, and learns thread names on the way.
@@ -175,7 +175,7 @@ fn put_string_of(out: &mut String, put: impl FnOnce(&mut String)) {
         out.pop();
         // JSON may have DEL and what follows it as they are, but a terminal would act on them.
         for c in json.chars() {
-            match c.is_control() {
+            match is_control(c) {
                 true => out.push_str(&format!("\\u{:04x}", u32::from(c))),
                 false => out.push(c),
             }

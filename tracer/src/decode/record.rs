@@ -95,10 +95,17 @@ impl Value {
     }
 }
 
+/// Whether a character does something to a terminal instead of standing there: control characters, and those by which what is
+/// around them changes its direction or its line.
+pub(super) fn is_control(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// Puts a value's [`text`](Value::text) behind `out`.
 pub(super) fn put_text(out: &mut String, value: &Value) {
     if let Value::Bytes(bytes) = value {
-        let harmless = |c: char| match c.is_control() {
+        let harmless = |c: char| match is_control(c) {
             true => char::REPLACEMENT_CHARACTER,
             false => c,
         };

@@ -112,6 +112,14 @@ pub fn note(text: impl fmt::Display) {
     tell!("{} {text}", style("note:").cyan().bold().for_stderr());
 }
 
+/// Whether a character does something to a terminal or a page instead of standing there: control characters, and those by
+/// which what is around them changes its direction or its line.
+#[must_use]
+pub fn is_control(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// What a guest has written, for people: control characters but tabs and ends of lines, which would reach the terminal,
 /// and bytes that are no UTF-8 are shown as escapes.
 #[must_use]
@@ -123,7 +131,7 @@ pub fn printable(bytes: &[u8]) -> String {
             match c {
                 '\n' | '\t' => out.push(c),
                 '\r' if chars.peek() == Some(&'\n') => {}
-                _ if c.is_control() => out.extend(c.escape_default()),
+                _ if is_control(c) => out.extend(c.escape_default()),
                 _ => out.push(c),
             }
         }
@@ -233,8 +241,8 @@ mod tests {
     #[test]
     fn nothing_of_a_guests_controls_the_terminal() {
         assert_eq!(
-            printable(b"a\tb\r\nc\xff\x1b[2J\r\x07\x7f \xc2\x9b1m \xc3\xa4\xe2\x82"),
-            "a\tb\nc\\xff\\u{1b}[2J\\r\\u{7}\\u{7f} \\u{9b}1m \u{e4}\\xe2\\x82"
+            printable(b"a\tb\r\nc\xff\x1b[2J\r\x07\x7f \xc2\x9b1m \xc3\xa4\xe2\x80\xae\xe2\x82"),
+            "a\tb\nc\\xff\\u{1b}[2J\\r\\u{7}\\u{7f} \\u{9b}1m \u{e4}\\u{202e}\\xe2\\x82"
         );
         // Whatever it is cut into.
         let text = "a\x1b[2J\n\u{e4}\u{9b}\nb\x07".repeat(WAITING / 8);

@@ -147,6 +147,14 @@ pub fn variables(has_functions: bool) -> Vec<(&'static str, String)> {
     variables
 }
 
+/// The variables of `takt_kernel::config`.
+fn capacities() -> impl Iterator<Item = &'static str> {
+    let parts = include_str!("../../../kernel/src/config.rs")
+        .split("option_env!(\"")
+        .skip(1);
+    parts.filter_map(|part| Some(part.split_once('"')?.0))
+}
+
 /// What of the log is compiled in: what the caller's `DEFMT_LOG` says, unless they want all of it.
 fn log_level(verbose: u8) -> Cow<'static, str> {
     match env::var("DEFMT_LOG") {
@@ -251,6 +259,19 @@ impl Recipe {
         self.features.iter().any(|name| name == "function")
     }
 
+    /// A word for its capacities, where they are others than the defaults. What is built with them has to be kept apart: they are
+    /// no part of cargo's file names.
+    fn apart(&self) -> Option<&'static str> {
+        let is_capacity = |name: &str| name == "TAKT_CONFIG" || capacities().any(|it| it == name);
+        let mut variables = env::vars_os();
+        self.capacities.map(|it| it.name).or_else(|| {
+            // An application elsewhere has folders of its own.
+            let is_takt = self.dir.is_none();
+            (is_takt && variables.any(|(name, _)| name.to_str().is_some_and(is_capacity)))
+                .then_some("environment")
+        })
+    }
+
     fn profile(&self) -> &'static str {
         self.capacities.map_or("image", |it| it.profile)
     }
@@ -258,8 +279,8 @@ impl Recipe {
     /// Where the image is put.
     fn target_dir(&self) -> PathBuf {
         let mut name = "image".to_owned();
-        if let Some(capacities) = self.capacities {
-            name += &format!("-{}", capacities.name);
+        if let Some(capacities) = self.apart() {
+            name += &format!("-{capacities}");
         }
         if let Some(manifest) = &self.manifest {
             name += &format!("-{}", tasks::name(manifest));
@@ -291,8 +312,6 @@ impl Recipe {
         }
         let mut variables = vec![("DEFMT_LOG", self.defmt_log.clone().into_owned())];
         if let Some(capacities) = self.capacities {
-            // Of no meaning to the sources. It keeps what is built with these apart.
-            flags += &format!(" --cfg takt_capacities=\"{}\"", capacities.name);
             let own = |(name, value): &(&'static str, &str)| (*name, (*value).to_owned());
             variables.extend(capacities.variables.iter().map(own));
         }
@@ -315,8 +334,10 @@ impl Recipe {
             kind => &["build", "--package", &self.package, kind, &self.name],
         };
         let mut args: Vec<OsString> = words.iter().map(Into::into).collect();
-        if !self.features.is_empty() {
-            args.extend(["--features".into(), self.features.join(",").into()]);
+        let apart = self.apart().map(|it| format!("takt-kernel/apart-{it}"));
+        let features: Vec<_> = self.features.iter().cloned().chain(apart).collect();
+        if !features.is_empty() {
+            args.extend(["--features".into(), features.join(",").into()]);
         }
         args.extend(
             [

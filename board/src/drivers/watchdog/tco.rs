@@ -2,6 +2,7 @@
 //!
 //! Source: Intel ICH9 data sheet (316972), 13.1 (LPC bridge), 13.9 (TCO registers), 10.1.74 (GCS).
 
+use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -16,6 +17,9 @@ use crate::pci::Function;
 // Of the LPC bridge, in configuration space.
 const PM_BASE: u16 = 0x40;
 const ROOT_COMPLEX: u16 = 0xf0;
+
+const NR_PORTS: u16 = 0x80;
+const ROOT_COMPLEX_SIZE: u32 = 0x4000;
 
 /// In the root complex's registers.
 const STRAPS: usize = 0x3410;
@@ -77,32 +81,42 @@ pub struct Tco {
     has_bitten: bool,
 }
 
+/// The ports of power management, the watchdog's among them, and the root complex's registers, of a chip set whose watchdog is
+/// known.
+pub(crate) fn registers() -> Option<(Range<u16>, Range<u32>)> {
+    let bridge = Function::find_class((6, 1, 0))?;
+    // ICH6 to ICH10: with the root complex's registers where they are looked for, and ticks of 0.6 s.
+    let (
+        0x8086,
+        0x2640..=0x265f | 0x27b0..=0x27bf | 0x2810..=0x281f | 0x2910..=0x291f | 0x3a10..=0x3a1f,
+    ) = bridge.id()
+    else {
+        return None;
+    };
+    let ports = (bridge.read(PM_BASE) & 0xff80) as u16;
+    let root_complex = bridge.read(ROOT_COMPLEX);
+    // Enabled, and where devices are mapped.
+    if ports == 0 || root_complex & 1 == 0 || root_complex < 3 << 30 {
+        return None;
+    }
+    let root_complex = root_complex & !(ROOT_COMPLEX_SIZE - 1);
+    Some((
+        ports..ports.saturating_add(NR_PORTS),
+        root_complex..root_complex.saturating_add(ROOT_COMPLEX_SIZE),
+    ))
+}
+
 impl Tco {
     /// The watchdog, if there is one that nobody has taken yet. It is as it was.
     #[must_use]
     pub fn take() -> Option<Self> {
-        let bridge = Function::find_class((6, 1, 0))?;
-        // ICH6 to ICH10: with the root complex's registers where they are looked for, and ticks of 0.6 s.
-        let (
-            0x8086,
-            0x2640..=0x265f | 0x27b0..=0x27bf | 0x2810..=0x281f | 0x2910..=0x291f | 0x3a10..=0x3a1f,
-        ) = bridge.id()
-        else {
-            return None;
-        };
-        let base = (bridge.read(PM_BASE) & 0xff80) as u16;
-        let root_complex = bridge.read(ROOT_COMPLEX);
-        // Enabled, and where devices are mapped.
-        if base == 0 || root_complex & 1 == 0 || root_complex < 3 << 30 {
-            return None;
-        }
+        let (ports, root_complex) = registers()?;
         if IS_TAKEN.swap(true, Relaxed) {
             return None;
         }
-        let straps = (root_complex & !0x3fff) as usize + STRAPS;
-        let straps = NonNull::new(straps as *mut Straps)?;
+        let straps = NonNull::new((root_complex.start as usize + STRAPS) as *mut Straps)?;
         let mut tco = Self {
-            ports: base + TCO,
+            ports: ports.start + TCO,
             // SAFETY: the bridge says that the root complex's registers are there, and they are mapped.
             straps: unsafe { VolatilePtr::new(straps) },
             has_bitten: false,

@@ -113,8 +113,8 @@ const REFUSED_MEMORY: &[(Range<u64>, &str)] = &[
     (1 << 32..u64::MAX, "beyond 4 GiB"),
 ];
 
-/// ISA's interrupts that are no task's.
-const REFUSED_LINES: [(u8, &str); 4] = [
+/// Interrupts that are no task's, by their numbers on the ISA bus, which are their pins as well but where ACPI says otherwise.
+const REFUSED_LINES: [(u32, &str); 4] = [
     (0, "the interval timer's"),
     (2, "an interrupt controller's"),
     (8, "the clock's"),
@@ -177,11 +177,14 @@ impl Interrupt {
             self.isa.is_some() != self.pin.is_some(),
             "an interrupt has `isa` or `pin`"
         );
-        if let Some(isa) = self.isa {
-            ensure!(isa < 16, "ISA's interrupts go to 15");
-            if let Some((_, whose)) = REFUSED_LINES.iter().find(|(line, _)| *line == isa) {
-                bail!("the interrupt {isa} is {whose}");
-            }
+        ensure!(
+            self.isa.is_none_or(|it| it < 16),
+            "ISA's interrupts go to 15"
+        );
+        let number = self.isa.map(u32::from).or(self.pin);
+        let refused = REFUSED_LINES.iter().find(|(line, _)| Some(*line) == number);
+        if let Some((line, whose)) = refused {
+            bail!("the interrupt {line} is {whose}");
         }
         ensure!(
             self.notification.is_power_of_two() && self.notification & NOTIFICATIONS != 0,

@@ -297,6 +297,11 @@ fn errors_about_devices_name_the_line() {
             "isa = 0",
             "line 24: the interrupt 0 is the interval timer's",
         ),
+        (
+            "pin = 16",
+            "pin = 8",
+            "line 24: the interrupt 8 is the clock's",
+        ),
         ("pin = 16", "isa = 16", "line 24: ISA's interrupts go to 15"),
         ("pin = 16, ", "", "line 24: an interrupt has `isa` or `pin`"),
         ("pin = 16", "pin = 16, isa = 5", "line 24: an interrupt has"),
