@@ -44,11 +44,9 @@ enum Variables {
     None,
     /// Warnings of the documentation are errors.
     Documentation,
-    /// As when an image is built, with feature `function` or without: what runs on the host is there by then.
-    Image {
-        has_functions: bool,
-    },
-    /// The same with feature `function`, for machines with one CPU: tables of CPUs have one place then.
+    /// As when an image with feature `function` is built: what runs on the host is there by then.
+    Image,
+    /// The same for machines with one CPU: tables of CPUs have one place then.
     ImageForOneCpu,
 }
 
@@ -75,9 +73,7 @@ const STEPS: [Step; 11] = [
         ..step("documentation", "doc --workspace --no-deps")
     },
     Step {
-        variables: Variables::Image {
-            has_functions: false,
-        },
+        variables: Variables::Image,
         ..step(
             "lints of the image",
             "clippy --package takt-board --features image --lib --profile image --target x86_64-unknown-linux-gnu \
@@ -85,9 +81,7 @@ const STEPS: [Step; 11] = [
         )
     },
     Step {
-        variables: Variables::Image {
-            has_functions: true,
-        },
+        variables: Variables::Image,
         ..step(
             "lints of the tracers",
             "clippy --package takt-board --features image,console,latency-tracers,function,tasks --lib --profile image \
@@ -233,9 +227,7 @@ impl Step {
         match self.variables {
             Variables::None => &mut command,
             Variables::Documentation => command.env("RUSTDOCFLAGS", "--deny warnings"),
-            Variables::Image { has_functions } => {
-                command.envs(takt_image::build::variables(has_functions))
-            }
+            Variables::Image => command.envs(takt_image::build::variables(true)),
             Variables::ImageForOneCpu => command
                 .envs(takt_image::build::variables(true))
                 .env("TAKT_MAX_CPUS", "1"),
