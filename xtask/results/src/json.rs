@@ -59,13 +59,8 @@ struct WithoutTurns {
 
 #[derive(Serialize)]
 struct Latency {
-    count: u64,
-    min: Option<u64>,
-    avg: Option<f64>,
-    p50: Option<u64>,
-    p99: Option<u64>,
-    p999: Option<u64>,
-    max: Option<u64>,
+    #[serde(flatten)]
+    figures: Figures,
     overflow: u64,
     hist: Vec<(u64, u64)>,
 }
@@ -138,13 +133,7 @@ pub fn write(
 fn latency(all: &ExactHistogram, buckets: Buckets) -> Latency {
     let (hist, overflow) = all.rebucket(buckets.width.unwrap_or(1), buckets.limit);
     Latency {
-        count: all.count(),
-        min: all.min(),
-        avg: all.avg(),
-        p50: all.percentile(500),
-        p99: all.percentile(990),
-        p999: all.percentile(999),
-        max: all.max(),
+        figures: all.into(),
         overflow,
         hist: hist.into_iter().collect(),
     }
