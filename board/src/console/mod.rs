@@ -4,6 +4,10 @@
 //! What is printed before threads run is printed at once. After that all is printed by one thread of low priority, which
 //! waits by sleeping while the serial port sends; so nothing that is measured waits for it, but for the timer that wakes it.
 //! A fault's report is printed by whoever has it.
+//!
+//! What is left of it in a measurement is that thread's timer, ten times a second with a look at the serial port and the keyboard's,
+//! three accesses of a microsecond or so during which the CPU takes no interrupt; and the memory of the screen, whose writes the CPU
+//! has to get rid of. `console=off` has none of it.
 
 mod keys;
 mod screen;
