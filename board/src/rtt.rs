@@ -1,7 +1,8 @@
 //! The log in memory and commands from the host, in SEGGER RTT's layout, so that debug probes understand it too.
 //!
 //! Up channel 0 takes defmt frames, each published as a whole (see [`log`](crate::log)). Down channel 0 takes commands: `s` stops
-//! the measurement. Down channel 1 takes lines, which set what the words of the command line set at boot.
+//! the measurement. Down channel 1 takes lines, which set what the words of the command line set at boot. The trace is no channel:
+//! one write offset cannot describe sub-buffers that are overwritten.
 //!
 //! Source: SEGGER RTT, UM08001, "RTT implementation".
 

@@ -1,7 +1,8 @@
 //! A virtio console, transmit side: hands any amount of memory to the host by one `out` instruction.
 //!
 //! With `ioeventfd=off` QEMU runs the device inside that instruction, so the bytes are in the host's file when it
-//! retires: no interrupt, no wait, and nothing that depends on the host's speed. One with interrupts is
+//! retires: no interrupt, no wait, and nothing that depends on the host's speed. (Bytes to a port would cost an instruction each, and
+//! a doorbell that pauses the machine has QEMU skip time.) One with interrupts is
 //! [`drivers::virtio::Console`](crate::drivers::virtio::Console).
 //!
 //! Source: Virtio PCI Card Specification 0.9.5 (legacy interface), appendix D (console).

@@ -19,7 +19,8 @@
 //! * *A sub-buffer is complete when the bytes committed in it equal its size*, and only a complete one is reused.
 //!   So a writer that was interrupted or preempted inside a write never finds its place taken.
 //! * *`ts_hi` was put into the buffer before it was noted.* So a writer that finds its own upper half there may
-//!   rely on the reader knowing it.
+//!   rely on the reader knowing it. A record has the low half, and no difference to the record before: writers that nest
+//!   share nothing.
 //!
 //! # Context
 //! Writers: thread, IRQ and NMI, nested in any order, and preemptible at every step; they disable nothing and wait

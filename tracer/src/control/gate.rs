@@ -2,7 +2,8 @@
 //!
 //! Under icount a guest that waits for its host races through virtual time. So its control thread writes a byte to each of
 //! [`PORTS`] instead, one after the other. Each is a device whose byte goes into a pipe of the host's, and whose instruction
-//! does not end before the pipe has room; meanwhile no instruction of the guest is executed and no virtual time passes.
+//! does not end before the pipe has room; meanwhile no instruction of the guest is executed and no virtual time passes. (QEMU's own
+//! `stop` may skip to the next deadline.)
 //!
 //! ```text
 //!  guest   out PORTS[0]   out PORTS[1]          out PORTS[2]

@@ -1,4 +1,5 @@
-//! Builds an image with cargo: a freestanding static ELF for the host's own target.
+//! Builds an image with cargo: a freestanding static ELF for the host's own target, for which the pinned stable compiler has
+//! `core` everywhere.
 //!
 //! `--target` is passed although it is the host's, so that build scripts and procedural macros do
 //! not get the image's flags. Cargo's environment is cleaned of what the cargo that runs xtask put
