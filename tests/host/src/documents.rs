@@ -308,6 +308,28 @@ mod tests {
         }
     }
 
+    /// What the picture of an activation tells stands in the run and the trace that the README shows, which are held against what
+    /// the commands print.
+    #[test]
+    fn the_picture_has_the_figures_of_the_readme() {
+        let top = paths::workspace();
+        let read = |path: &str| fs::read_to_string(top.join(path)).unwrap();
+        let (readme, picture) = (read("README.md"), read("docs/drawings/activation.svg"));
+        let figures = picture.split("class=\"figure\"").skip(1);
+        let figures = figures.map(|text| text.split(['>', '<']).nth(1).unwrap());
+        let mut nr = 0;
+        for figure in figures {
+            let recorded = format!(" 0.008000{figure:0>3}: ");
+            let measured = format!(" timer_latency={figure} ns");
+            assert!(
+                readme.contains(&recorded) || readme.contains(&measured),
+                "{figure}"
+            );
+            nr += 1;
+        }
+        assert_eq!(nr, 10);
+    }
+
     #[test]
     fn the_readme_is_short() {
         let pages = Page::all().unwrap();
