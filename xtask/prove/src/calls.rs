@@ -22,6 +22,8 @@ pub(crate) struct Calls {
     by_address: BTreeSet<u64>,
     /// Regions by what they call.
     callers: BTreeMap<u64, BTreeSet<u64>>,
+    /// Where calls come back, by what is called.
+    backs: BTreeMap<u64, BTreeSet<u64>>,
     /// Regions from which nobody comes back: what is called reports a fault and exits.
     fatal: BTreeSet<u64>,
     /// Regions that are called, or whose address is used.
@@ -34,6 +36,7 @@ impl Calls {
     pub(crate) fn new(image: &Image) -> Self {
         let mut entered: BTreeSet<u64> = image.taken.iter().copied().collect();
         let mut callers: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+        let mut backs: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
         let mut after: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
         for decoded in image.all() {
             let it = &decoded.it;
@@ -42,6 +45,7 @@ impl Calls {
             if it.flow_control() == FlowControl::Call {
                 entered.insert(target);
                 callers.entry(target).or_default().insert(region);
+                backs.entry(target).or_default().insert(it.next_ip());
             }
             let falls = !matches!(
                 it.flow_control(),
@@ -69,6 +73,7 @@ impl Calls {
         Self {
             by_address: image.taken.clone(),
             callers,
+            backs,
             fatal: fatal(image),
             entered,
             after,
@@ -96,6 +101,25 @@ impl Calls {
             work.extend(before.into_iter().flatten());
         }
         found
+    }
+
+    /// Where a region comes back to: behind its calls, and those of the regions that end in it. `None` if one of them may be called
+    /// from anywhere.
+    pub(crate) fn backs(&self, region: u64) -> Option<BTreeSet<u64>> {
+        let mut found = BTreeSet::new();
+        let mut seen = BTreeSet::new();
+        let mut work = vec![region];
+        while let Some(region) = work.pop() {
+            if !seen.insert(region) {
+                continue;
+            }
+            if region == 0 || self.is_by_address(region) {
+                return None;
+            }
+            found.extend(self.backs.get(&region).into_iter().flatten());
+            work.extend(self.after.get(&region).into_iter().flatten());
+        }
+        Some(found)
     }
 
     /// Whether a region is called or jumped to by others.

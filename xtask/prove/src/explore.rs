@@ -2,6 +2,7 @@
 
 mod flow;
 mod preemption;
+mod whole;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasher;
@@ -93,6 +94,7 @@ type Alike = (
     u32,
     (u32, i64),
     Option<bool>,
+    Option<Option<bool>>,
     Vec<(usize, u32)>,
 );
 
@@ -109,6 +111,7 @@ fn alike(state: &State) -> Alike {
         state.frame,
         state.sp(),
         is_zero,
+        state.irqs,
         counts,
     )
 }
@@ -121,6 +124,8 @@ pub enum Off {
     Irqs,
     /// Preemption, by a guard: interrupts that come in are no part of it.
     Preemption,
+    /// Whatever is: all is counted from a function's or an entry's first instruction on. Neither are they here.
+    Nothing,
 }
 
 /// What is looked at.
@@ -145,6 +150,8 @@ pub(crate) struct Explorer<'e> {
     keys: Setting,
     off: Off,
     rung: Rung,
+    /// Whether callers of what comes back with interrupts off are gone on with, where all is counted.
+    goes_on: bool,
     pub(crate) frames: Frames,
     pub(crate) states: Vec<State>,
     pub(crate) edges: Vec<Vec<Edge>>,
@@ -185,6 +192,7 @@ impl<'e> Explorer<'e> {
             keys,
             off,
             rung,
+            goes_on: false,
             frames: Frames::new(),
             states: Vec::new(),
             edges: Vec::new(),
@@ -233,9 +241,9 @@ impl<'e> Explorer<'e> {
         }
     }
 
-    /// Where preemption is what is off, interrupts may be.
+    /// Where interrupts are not what is off, they may be.
     fn any_irqs(&self, state: State) -> State {
-        let irqs = (self.off == Off::Preemption).then_some(None);
+        let irqs = (self.off != Off::Irqs).then_some(None);
         State { irqs, ..state }
     }
 
@@ -244,6 +252,7 @@ impl<'e> Explorer<'e> {
         match machine.off {
             Off::Irqs => matches!(it.mnemonic(), Mnemonic::Cli | Mnemonic::Popfq),
             Off::Preemption => machine.marks.preemption(it.ip()) == Some(true),
+            Off::Nothing => false,
         }
     }
 
@@ -453,7 +462,7 @@ impl<'e> Explorer<'e> {
                 state.set_equal(nr, value);
             }
             if let Some(guard) = self.marks.guard(ip)
-                && self.off == Off::Irqs
+                && self.off != Off::Preemption
                 && !state.note(guard)
             {
                 return;
@@ -463,6 +472,7 @@ impl<'e> Explorer<'e> {
             let switched = match self.off {
                 Off::Irqs => self.flags(from, cost, &mut state, &decoded.it),
                 Off::Preemption => self.preemption(from, cost, &mut state, &decoded.it),
+                Off::Nothing => self.whole(from, cost, &mut state, &decoded.it),
             };
             match switched {
                 Some(true) => continue,
@@ -497,7 +507,10 @@ impl<'e> Explorer<'e> {
                         Some(Next::Refused(refusal, next, on)) => {
                             return self.refuse(from, cost, refusal, ip, &next, on);
                         }
-                        Some(Next::Endless(_) | Next::Ends | Next::Other(_)) | None => return,
+                        Some(Next::Endless(_) | Next::Ends | Next::Leaves | Next::Other(_))
+                        | None => {
+                            return;
+                        }
                     }
                 }
                 _ => {
@@ -516,6 +529,11 @@ impl<'e> Explorer<'e> {
                             Next::Ends
                                 if self.states[from as usize].interrupts == Interrupts::On => {}
                             Next::Ends => self.edge(from, cost, To::End(ip)),
+                            Next::Leaves => self.edges[from as usize].push(Edge {
+                                cost,
+                                to: To::End(ip),
+                                switches: true,
+                            }),
                             Next::Endless(refusal) => {
                                 self.edge(from, cost, To::Refused(refusal, ip));
                             }

@@ -47,9 +47,10 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod value;
+mod waits;
 
 pub use config::Config;
 pub use explore::{Off, Refusal};
 pub use marks::Mark;
 pub use mutate::{Mutation, mutate};
-pub use prove::{Growth, Proof, Refused, SCHEMA, Stretch, prove};
+pub use prove::{Growth, Proof, Refused, SCHEMA, Stretch, Way, Whole, prove, whole};

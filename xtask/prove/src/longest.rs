@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::cost::Cost;
-use crate::explore::{Edge, Explorer, Refusal, To};
+use crate::explore::{Edge, Explorer, HANDLER, REPEATED, Refusal, To};
 
 /// What is known of the ways from a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,20 +20,38 @@ pub(crate) enum Bound {
     Refused(Refusal, u64),
 }
 
-/// Which of the longest ways to the end.
-type End = fn(&Ways) -> &Option<(Cost, u32)>;
+/// Where ways lead of which the longest is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Goal {
+    /// To the end.
+    End,
+    /// To the end, and another thread goes on.
+    Thread,
+    /// To the end, and none does.
+    Return,
+    /// To the first call of a function that is not the kernel's.
+    Handler,
+}
+
+impl Goal {
+    pub(crate) const ALL: [Self; 4] = [Self::End, Self::Thread, Self::Return, Self::Handler];
+}
 
 /// The longest ways from one state.
 #[derive(Clone, Debug, Default)]
 struct Ways {
     /// To the next place that counts, and the first edge.
     on: Option<(Cost, u32)>,
-    /// To the end, without coming to one.
-    out: Option<(Cost, u32)>,
-    /// The same of those ways on which another thread goes on.
-    other: Option<(Cost, u32)>,
+    /// To each goal, without coming to one.
+    to: [Option<(Cost, u32)>; 4],
     /// Why nothing is known.
     refused: Option<(Refusal, u64)>,
+}
+
+impl Ways {
+    fn to(&self, goal: Goal) -> &Option<(Cost, u32)> {
+        &self.to[goal as usize]
+    }
 }
 
 /// By state.
@@ -69,18 +87,15 @@ impl<'e, 'x> Longest<'e, 'x> {
         }
     }
 
-    /// What is known from a state on, and the places that count which it may come to.
-    pub(crate) fn of(&self, state: u32) -> (Bound, BTreeSet<u64>) {
-        self.of_ways(state, |it| &it.out)
-    }
-
-    /// The same of those ways on which another thread goes on.
-    pub(crate) fn to_other(&self, state: u32) -> Bound {
-        match self.counted_behind_switch(state) {
+    /// What is known from a state on to a goal, and the places that count which it may come to.
+    pub(crate) fn of(&self, state: u32, goal: Goal) -> (Bound, BTreeSet<u64>) {
+        if goal == Goal::Thread
+            && let Some(ip) = self.counted_behind_switch(state)
+        {
             // What comes on top there is looked for up to the switch only.
-            Some(ip) => Bound::Refused(Refusal::Loop, ip),
-            None => self.of_ways(state, |it| &it.other).0,
+            return (Bound::Refused(Refusal::Loop, ip), BTreeSet::new());
         }
+        self.of_ways(state, goal)
     }
 
     /// A place that counts which the thread that goes on may come to.
@@ -103,12 +118,12 @@ impl<'e, 'x> Longest<'e, 'x> {
         None
     }
 
-    fn of_ways(&self, state: u32, end: End) -> (Bound, BTreeSet<u64>) {
+    fn of_ways(&self, state: u32, end: Goal) -> (Bound, BTreeSet<u64>) {
         let mut marks = self.marks(state as usize);
         // However often it goes round, it has to come out of it: where it cannot, nobody comes.
         if marks.iter().all(|it| {
             let of = &self.ways[*it];
-            end(of).is_none() && of.refused.is_none()
+            of.to(end).is_none() && of.refused.is_none()
         }) {
             marks.clear();
         }
@@ -119,13 +134,13 @@ impl<'e, 'x> Longest<'e, 'x> {
         (self.bound(state as usize, &marks, end), places)
     }
 
-    fn bound(&self, state: usize, marks: &[usize], end: End) -> Bound {
+    fn bound(&self, state: usize, marks: &[usize], end: Goal) -> Bound {
         let all = std::iter::once(&state).chain(marks);
         if let Some((why, at)) = all.filter_map(|it| self.ways[*it].refused).next() {
             return Bound::Refused(why, at);
         }
         let ways = &self.ways[state];
-        let straight = || match end(ways) {
+        let straight = || match ways.to(end) {
             Some((cost, _)) => Bound::Most(cost.clone(), self.way_out(state, end)),
             None => Bound::Fatal,
         };
@@ -142,7 +157,7 @@ impl<'e, 'x> Longest<'e, 'x> {
             {
                 rounds.entry(by).or_default().raise(cost);
             }
-            let out = end(&self.ways[*mark]).as_ref().map(|it| it.0.clone());
+            let out = self.ways[*mark].to(end).as_ref().map(|it| it.0.clone());
             longer(&mut last, out, *mark as u32);
         }
         let Some((out, last)) = last else {
@@ -154,7 +169,7 @@ impl<'e, 'x> Longest<'e, 'x> {
         }
         let mut way = way;
         way.extend(self.way_out(last as usize, end));
-        if let Some((out, _)) = end(ways)
+        if let Some((out, _)) = ways.to(end)
             && most.raise(out)
         {
             way = self.way_out(state, end);
@@ -200,14 +215,17 @@ impl<'e, 'x> Longest<'e, 'x> {
     }
 
     /// The longest way to the end.
-    fn way_out(&self, from: usize, end: End) -> Vec<u64> {
+    fn way_out(&self, from: usize, end: Goal) -> Vec<u64> {
         let mut path = Vec::new();
         let (mut state, mut end) = (from, end);
-        while let Some((_, edge)) = end(&self.ways[state]) {
+        while let Some((_, edge)) = self.ways[state].to(end) {
             path.push(self.explorer.states[state].ip);
             let edge = &self.explorer.edges[state][*edge as usize];
             if edge.switches {
-                end = |it| &it.out;
+                end = Goal::End;
+            }
+            if end == Goal::Handler && is_handlers(edge) {
+                break;
             }
             match edge.to {
                 To::State(to) => state = to as usize,
@@ -220,6 +238,11 @@ impl<'e, 'x> Longest<'e, 'x> {
         }
         path
     }
+}
+
+/// Whether it ends with the call of a function that is not the kernel's.
+fn is_handlers(edge: &Edge) -> bool {
+    edge.cost % REPEATED >= HANDLER
 }
 
 /// What a state counts.
@@ -325,33 +348,47 @@ impl Search<'_, '_> {
         let mut found = Ways::default();
         for (nr, edge) in self.explorer.edges[state].iter().enumerate() {
             let own = Cost::of_edge(edge.cost);
-            let (on, out, other) = match edge.to {
+            let mut on = None;
+            let mut to = [const { None }; 4];
+            match edge.to {
                 To::Refused(refusal, ip) => {
                     found.refused = found.refused.or(Some((refusal, ip)));
                     continue;
                 }
                 To::Fatal(_) => continue,
-                To::End(_) => (None, Some(own), None),
-                To::State(to) if number(self.explorer, to as usize).is_some() => {
-                    (Some(own), None, None)
+                To::End(_) => {
+                    let goal = if edge.switches {
+                        Goal::Thread
+                    } else {
+                        Goal::Return
+                    };
+                    to[goal as usize] = Some(own.clone());
+                    to[Goal::End as usize] = Some(own.clone());
                 }
-                To::State(to) => {
-                    let Some(behind) = &self.ways[to as usize] else {
+                To::State(to) if number(self.explorer, to as usize).is_some() => {
+                    on = Some(own.clone());
+                }
+                To::State(next) => {
+                    let Some(behind) = &self.ways[next as usize] else {
                         continue;
                     };
                     found.refused = found.refused.or(behind.refused);
                     let add = |it: &Option<(Cost, u32)>| it.as_ref().map(|it| it.0.plus(&own));
-                    let other = if edge.switches {
-                        &behind.out
-                    } else {
-                        &behind.other
-                    };
-                    (add(&behind.on), add(&behind.out), add(other))
+                    on = add(&behind.on);
+                    to = behind.to.each_ref().map(add);
+                    if edge.switches {
+                        to[Goal::Thread as usize] = add(behind.to(Goal::End));
+                        to[Goal::Return as usize] = None;
+                    }
                 }
-            };
+            }
+            if is_handlers(edge) {
+                to[Goal::Handler as usize] = Some(Cost { handlers: 0, ..own });
+            }
             longer(&mut found.on, on, nr as u32);
-            longer(&mut found.out, out, nr as u32);
-            longer(&mut found.other, other, nr as u32);
+            for (longest, to) in found.to.iter_mut().zip(to) {
+                longer(longest, to, nr as u32);
+            }
         }
         found
     }

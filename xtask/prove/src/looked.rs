@@ -8,7 +8,7 @@ use takt_base::spread;
 use crate::cost::Cost;
 use crate::explore::{Explorer, Machine, Off, Refusal};
 use crate::image::Image;
-use crate::longest::{Bound, Longest};
+use crate::longest::{Bound, Goal, Longest};
 use crate::state::Interrupts;
 
 /// How often it is begun anew with more calls followed.
@@ -71,17 +71,19 @@ pub(crate) enum Root {
     Lost(u64, Interrupts),
     /// Behind an instruction that switches interrupts off.
     Behind(u64),
+    /// A call that blocks: to the switch, which its caller may carry out.
+    Call(u64),
+    /// A function or an entry: whatever is off, to where it comes back or to the switch.
+    Whole(u64),
 }
 
 /// What is known of a stretch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
-    /// The most instructions, and the way: the first instructions of its blocks, then its last one.
-    pub(crate) most: Option<(Cost, Vec<u64>)>,
-    /// The same of those ways on which another thread goes on.
-    pub(crate) other: Option<(Cost, Vec<u64>)>,
-    /// Why there is no bound, and where.
-    pub(crate) refused: Option<(Refusal, u64)>,
+    /// To each [`Goal`] the most instructions, and the way: the first instructions of its blocks, then its last one.
+    pub(crate) most: [Option<(Cost, Vec<u64>)>; 4],
+    /// Why there is no bound of that, and where.
+    pub(crate) refused: [Option<(Refusal, u64)>; 4],
 }
 
 /// What was found from one root, or from all.
@@ -110,9 +112,12 @@ pub(crate) struct Found {
 
 impl Known {
     fn add(&mut self, other: &Self) {
-        self.refused = self.refused.or(other.refused);
-        raise(&mut self.most, &other.most);
-        raise(&mut self.other, &other.other);
+        for (refused, others) in self.refused.iter_mut().zip(&other.refused) {
+            *refused = refused.or(*others);
+        }
+        for (most, others) in self.most.iter_mut().zip(&other.most) {
+            raise(most, others);
+        }
     }
 }
 
@@ -296,6 +301,16 @@ fn entries(image: &Image) -> impl Iterator<Item = Root> {
         .flat_map(|(first, nr, distance)| (0..nr).map(move |nr| Root::Entry(first + nr * distance)))
 }
 
+/// What is known of each of these, whatever is off, by where they begin.
+pub(crate) fn look_at_wholes(machine: Machine<'_>, roots: &[Root]) -> BTreeMap<Root, Known> {
+    let none = BTreeSet::new();
+    let found = spread::each(spread::cpus(), roots, |root| {
+        let stretches = look_from(machine, &none, *root).stretches;
+        (*root, stretches.into_values().next().unwrap_or_default())
+    });
+    found.into_iter().collect()
+}
+
 /// Looks at those roots that were not looked at before.
 fn look(
     machine: Machine<'_>,
@@ -326,6 +341,8 @@ fn look_from(machine: Machine<'_>, followed: &BTreeSet<u64>, root: Root) -> Foun
                 let state = explorer.root(at, Interrupts::Off);
                 explorer.start(at, state);
             }
+            Root::Call(at) => explorer.begin_whole(at, true),
+            Root::Whole(at) => explorer.begin_whole(at, false),
             Root::Lost(at, interrupts) => explorer.on_the_way(at, interrupts),
             Root::Behind(at) => {
                 if let Some(it) = machine.image.at(at) {
@@ -352,7 +369,7 @@ fn told(explorer: Explorer<'_>) -> Found {
     for (begin, states) in &explorer.starts {
         let known = stretches.entry(*begin).or_default();
         for state in states {
-            let (bound, places) = longest.of(*state);
+            let (bound, places) = longest.of(*state, Goal::End);
             // Where a loop is bounded by what comes on top, the mark was needed.
             if let Bound::Most(most, _) = &bound {
                 let counts = |it: &u64| {
@@ -363,22 +380,15 @@ fn told(explorer: Explorer<'_>) -> Found {
                 needed.extend(places.iter().copied().filter(counts));
                 met.extend(places);
             }
-            known.add(&match bound {
-                Bound::Fatal => Known::default(),
-                Bound::Refused(why, at) => Known {
-                    most: None,
-                    other: None,
-                    refused: Some((why, at)),
-                },
-                Bound::Most(most, way) => Known {
-                    most: Some((most, way)),
-                    other: match longest.to_other(*state) {
-                        Bound::Most(most, way) => Some((most, way)),
-                        Bound::Fatal | Bound::Refused(..) => None,
-                    },
-                    refused: None,
-                },
-            });
+            let mut found = Known::default();
+            for goal in Goal::ALL {
+                match longest.of(*state, goal).0 {
+                    Bound::Fatal => {}
+                    Bound::Refused(why, at) => found.refused[goal as usize] = Some((why, at)),
+                    Bound::Most(most, way) => found.most[goal as usize] = Some((most, way)),
+                }
+            }
+            known.add(&found);
         }
     }
     Found {

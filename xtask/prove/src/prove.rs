@@ -3,20 +3,21 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use serde::Serialize;
 
 use crate::calls::Calls;
 use crate::config::{Config, Setting};
-use crate::cost::Cost;
 use crate::explore::{Explorer, Machine, Off, Refusal};
-use crate::image::Image;
+use crate::image::{Image, demangled};
 use crate::live::Live;
-use crate::looked::{All, look_at_all};
+use crate::longest::Goal;
+use crate::looked::{All, Found, Known, Root, look_at_all, look_at_wholes};
 use crate::marks::{Mark, Marks};
+use crate::waits::calls;
 
 /// Version of the document.
-pub const SCHEMA: &str = "takt.prove/3";
+pub const SCHEMA: &str = "takt.prove/4";
 /// All that is found out of an image.
 #[derive(Debug, Serialize)]
 pub struct Proof {
@@ -28,6 +29,8 @@ pub struct Proof {
     pub states: usize,
     /// The stretches, by where they begin.
     pub stretches: Vec<Stretch>,
+    /// Calls that block: [`Stretch::thread`] is from the first instruction to the switch.
+    pub calls: Vec<Whole>,
     /// Instructions that switch interrupts off to which nobody comes.
     pub unreached: Vec<u64>,
     /// What the sources say, by place.
@@ -65,8 +68,35 @@ pub struct Stretch {
     pub grows: Vec<Growth>,
     /// Why there is no bound, and the instruction.
     pub refused: Option<Refused>,
+    /// Of those of its ways at whose end another thread goes on.
+    pub thread: Option<Way>,
+    /// Of the others.
+    pub same: Option<Way>,
+    /// To the first call of a function that is not the kernel's, which is the last instruction of it.
+    pub handler: Option<Way>,
     /// The way that takes the bound: the first instructions of its blocks, then its last one.
     pub path: Vec<u64>,
+}
+
+/// A function or an entry, whatever is off.
+#[derive(Debug, Serialize)]
+pub struct Whole {
+    /// Its name, or which call that blocks begins there.
+    pub name: String,
+    /// From its first instruction on.
+    #[serde(flatten)]
+    pub stretch: Stretch,
+}
+
+/// What some of the ways take at most.
+#[derive(Clone, Debug, Serialize)]
+pub struct Way {
+    /// Instructions.
+    pub bound: u64,
+    /// As [`Stretch::handlers`].
+    pub handlers: u64,
+    /// As [`Stretch::grows`].
+    pub grows: Vec<Growth>,
 }
 
 /// Why there is no bound.
@@ -97,7 +127,56 @@ pub(crate) fn prove_all(image: &Image, config: &Config) -> Result<Proof> {
         unreached: unreached.collect(),
         states: irqs.states + preemption.states,
         stretches: stretches.collect(),
+        calls: prove_calls(image, config)?,
         ..irqs
+    })
+}
+
+/// Calls that block, from their first instructions to the switch.
+pub(crate) fn prove_calls(image: &Image, config: &Config) -> Result<Vec<Whole>> {
+    let calls = calls(image).into_iter();
+    let roots = calls.map(|(name, at)| (name.to_owned(), Root::Call(at)));
+    prove_wholes(image, config, roots.collect())
+}
+
+/// All instructions of functions and entries, whatever is off, from their first ones to where they come back (`same`) and to the
+/// switch to another thread (`thread`): of each that has one of these names, a symbol or a path in Rust.
+///
+/// # Errors
+///
+/// If the image cannot be read or decoded, or there is none of a name.
+pub fn whole(path: &Path, config: &Config, names: &[String]) -> Result<Vec<Whole>> {
+    let image = Image::open(path)?;
+    let mut roots = Vec::new();
+    for name in names {
+        let before = roots.len();
+        let named = image
+            .regions()
+            .filter(|(_, it)| it == name || demangled(it) == *name);
+        roots.extend(named.map(|(at, _)| (name.clone(), Root::Whole(at))));
+        ensure!(roots.len() > before, "the image has no function {name:?}");
+    }
+    prove_wholes(&image, config, roots)
+}
+
+pub(crate) fn prove_wholes(
+    image: &Image,
+    config: &Config,
+    roots: Vec<(String, Root)>,
+) -> Result<Vec<Whole>> {
+    prove_with(image, config, Off::Nothing, |machine| {
+        let places: Vec<_> = roots.iter().map(|it| it.1).collect();
+        let found = look_at_wholes(machine, &places);
+        let named = roots.into_iter().map(|(name, root)| {
+            let (Root::Call(at) | Root::Whole(at)) = root else {
+                unreachable!("no whole")
+            };
+            Whole {
+                name,
+                stretch: told(machine, at, &found[&root], Goal::End),
+            }
+        });
+        Ok(named.collect())
     })
 }
 
@@ -107,18 +186,24 @@ pub(crate) fn prove_image(image: &Image, any_keys: bool) -> Result<Proof> {
     prove_anew(image, &config, &All::default()).map(|it| it.0)
 }
 
-/// The same where something is known of some roots.
+/// Stretches with interrupts off, where something is known of some roots.
 pub(crate) fn prove_anew(image: &Image, config: &Config, before: &All) -> Result<(Proof, All)> {
     prove_of(image, config, Off::Irqs, before)
 }
 
-fn prove_of(image: &Image, config: &Config, off: Off, before: &All) -> Result<(Proof, All)> {
+/// Calls with what is to be looked at.
+fn prove_with<R>(
+    image: &Image,
+    config: &Config,
+    off: Off,
+    look: impl FnOnce(Machine<'_>) -> Result<R>,
+) -> Result<R> {
     let marks = Marks::new(image, config)?;
     let keys = match config.any_keys {
         true => Setting::Any,
         false => Setting::Off,
     };
-    let machine = Machine {
+    look(Machine {
         off,
         image,
         calls: &Calls::new(image),
@@ -127,8 +212,19 @@ fn prove_of(image: &Image, config: &Config, off: Off, before: &All) -> Result<(P
         }),
         marks: &marks,
         keys,
-    };
-    let (found, all) = look_at_all(machine, before)?;
+    })
+}
+
+fn prove_of(image: &Image, config: &Config, off: Off, before: &All) -> Result<(Proof, All)> {
+    prove_with(image, config, off, |machine| {
+        let (found, all) = look_at_all(machine, before)?;
+        Ok((proof_of(machine, config, found)?, all))
+    })
+}
+
+/// Stretches with names of what they count.
+fn proof_of(machine: Machine<'_>, config: &Config, found: Found) -> Result<Proof> {
+    let marks = machine.marks;
     // One mark may stand at several places, in functions that the compiler has made of one.
     let counted = |places: &BTreeSet<u64>| -> BTreeSet<usize> {
         places.iter().filter_map(|it| marks.rounds(*it)).collect()
@@ -136,50 +232,72 @@ fn prove_of(image: &Image, config: &Config, off: Off, before: &All) -> Result<(P
     if let Some(nr) = counted(&found.met)
         .difference(&counted(&found.needed))
         .next()
-        && off == Off::Irqs
+        && machine.off == Off::Irqs
     {
         bail!(
             "a mark counts the rounds of no loop: {}",
             marks.counted(*nr)
         );
     }
-    let stretch = |begin, most: Option<(Cost, Vec<u64>)>, refused: Option<_>, to_thread| {
-        let (most, path) = most.filter(|_| refused.is_none()).unzip();
-        let each = most.iter().flat_map(|it| it.each.iter().enumerate());
-        let grows = each.filter(|(_, it)| **it != [0; 2]);
-        Stretch {
-            begin,
-            off,
-            to_thread,
-            is_entry: image
-                .at(begin)
-                .is_some_and(|it| !Explorer::begins(machine, &it.it)),
-            grows: grows
-                .map(|(nr, [each, handlers])| Growth {
-                    counts: marks.counted(nr).to_owned(),
-                    each: *each,
-                    handlers: *handlers,
-                })
-                .collect(),
-            bound: most.as_ref().map(|it| it.own),
-            handlers: most.map_or(0, |it| it.handlers),
-            refused: refused.map(|(why, at)| Refused { why, at }),
-            path: path.unwrap_or_default(),
-        }
-    };
-    let stretches = found.stretches.into_iter().flat_map(|(begin, known)| {
-        let all = stretch(begin, known.most, known.refused, false);
-        let to_thread = known.other.filter(|_| all.is_entry && all.bound.is_some());
-        let to_thread = to_thread.map(|it| stretch(begin, Some(it), None, true));
+    let stretches = found.stretches.iter().flat_map(|(begin, known)| {
+        let all = told(machine, *begin, known, Goal::End);
+        let is_other = all.is_entry && all.thread.is_some();
+        let to_thread = is_other.then(|| told(machine, *begin, known, Goal::Thread));
         std::iter::once(all).chain(to_thread)
     });
-    let proof = Proof {
+    Ok(Proof {
         schema: SCHEMA,
         any_keys: config.any_keys,
         states: found.states,
         stretches: stretches.collect(),
+        calls: Vec::new(),
         unreached: found.unreached.into_iter().collect(),
         marks: marks.told.clone(),
-    };
-    Ok((proof, all))
+    })
+}
+
+/// What is known of the ways of a stretch that lead there.
+fn told(machine: Machine<'_>, begin: u64, known: &Known, goal: Goal) -> Stretch {
+    let way = |goal: Goal| way(machine.marks, known, goal);
+    let (most, refused) = (way(goal), known.refused[goal as usize]);
+    let path = known.most[goal as usize]
+        .as_ref()
+        .filter(|_| most.is_some());
+    let is_entry = machine.image.at(begin);
+    let is_entry = is_entry.is_some_and(|it| !Explorer::begins(machine, &it.it));
+    Stretch {
+        begin,
+        off: machine.off,
+        to_thread: goal == Goal::Thread,
+        is_entry,
+        bound: most.as_ref().map(|it| it.bound),
+        handlers: most.as_ref().map_or(0, |it| it.handlers),
+        grows: most.map_or(Vec::new(), |it| it.grows),
+        refused: refused.map(|(why, at)| Refused { why, at }),
+        thread: way(Goal::Thread),
+        same: way(Goal::Return),
+        handler: way(Goal::Handler),
+        path: path.map_or(Vec::new(), |it| it.1.clone()),
+    }
+}
+
+/// What the ways that lead there take at most, if that is known.
+fn way(marks: &Marks, known: &Known, goal: Goal) -> Option<Way> {
+    let (most, _) = known.most[goal as usize].as_ref()?;
+    if known.refused[goal as usize].is_some() {
+        return None;
+    }
+    let each = most.each.iter().enumerate();
+    let grows = each.filter(|(_, it)| **it != [0; 2]);
+    Some(Way {
+        bound: most.own,
+        handlers: most.handlers,
+        grows: grows
+            .map(|(nr, [each, handlers])| Growth {
+                counts: marks.counted(nr).to_owned(),
+                each: *each,
+                handlers: *handlers,
+            })
+            .collect(),
+    })
 }

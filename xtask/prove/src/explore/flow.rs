@@ -24,6 +24,8 @@ pub(super) enum Next {
     Other(State),
     /// The stretch ends: whoever goes on enables preemption.
     Ends,
+    /// It ends with the switch to another thread.
+    Leaves,
     /// Not, because of this. What would come then begins there.
     Refused(Refusal, State, Option<u64>),
     /// There is no bound, because of this, to how long it takes until it does.
@@ -153,8 +155,13 @@ impl Explorer<'_> {
             FlowControl::IndirectBranch => {
                 let marks = self.marks;
                 if let Some(targets) = marks.resumes(ip) {
-                    if self.off == Off::Preemption {
-                        after.push(Next::Ends);
+                    match self.off {
+                        Off::Irqs => {}
+                        Off::Preemption => after.push(Next::Ends),
+                        Off::Nothing => {
+                            after.push(Next::Leaves);
+                            return Vec::new();
+                        }
                     }
                     self.switch(state, next_ip, targets, after);
                     return Vec::new();
@@ -355,6 +362,8 @@ impl Explorer<'_> {
             after.push(Next::On(state));
         } else if !frame.is_root() {
             after.push(Next::Refused(Refusal::Return, state, None));
+        } else if self.off == Off::Nothing {
+            self.back_to_callers(&state, frame, after);
         } else if state.interrupts == Interrupts::Off {
             // Its callers are followed to here. Who calls it by its address is not known.
             if frame.callee == 0 || self.calls.is_by_address(frame.callee) {

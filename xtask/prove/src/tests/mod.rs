@@ -6,3 +6,4 @@ mod marked;
 mod others;
 mod planted;
 mod random;
+mod wholes;

@@ -3,6 +3,7 @@
 use super::asm::Asm;
 use crate::config::Config;
 use crate::explore::{Off, Refusal};
+use crate::longest::Goal;
 use crate::looked::All;
 use crate::prove::{Stretch, prove_all, prove_anew};
 
@@ -99,6 +100,9 @@ fn of_ways_to_another_thread_the_longest_is_known_beside_the_longest_of_all() {
         panic!("{known:?}")
     };
     let own = |most: &Option<(crate::cost::Cost, Vec<u64>)>| most.as_ref().map(|it| it.0.own);
-    assert_eq!(own(&it.most), Some(2 + 20 + 2));
-    assert_eq!(own(&it.other), Some(2 + 3 + 1 + 5 + 2));
+    assert_eq!(own(&it.most[Goal::End as usize]), Some(2 + 20 + 2));
+    assert_eq!(
+        own(&it.most[Goal::Thread as usize]),
+        Some(2 + 3 + 1 + 5 + 2)
+    );
 }

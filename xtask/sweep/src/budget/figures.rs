@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::file::Functions;
 use crate::document::{Document, Stretch};
-use crate::prove::{Off, Proof};
+use crate::prove::{Off, Proof, Whole};
 use takt_guest::place::Kind;
 
 /// The figures of a sweep: latencies and lengths by workload, the longest sections, and what the paths consist of.
@@ -65,7 +65,14 @@ pub fn above_limits(figures: &BTreeMap<String, u64>) -> Vec<String> {
 }
 
 /// Bounds, and what has none.
-const OF_PROOF: [&str; 5] = ["bound.", "unbounded.", "grows.", "guarded.", "switch."];
+const OF_PROOF: [&str; 6] = [
+    "bound.",
+    "unbounded.",
+    "grows.",
+    "guarded.",
+    "switch.",
+    "call.",
+];
 
 /// Whether a figure is one of [`of_proof`].
 #[must_use]
@@ -78,7 +85,7 @@ pub fn is_of_proof(name: &str) -> bool {
 /// it says nothing, since that changes with each line.
 #[must_use]
 pub fn of_proof(proof: &Proof) -> BTreeMap<String, u64> {
-    let [bound, unbounded, grows, guarded, switch] = OF_PROOF;
+    let [bound, unbounded, grows, guarded, switch, call] = OF_PROOF;
     let mut figures = BTreeMap::new();
     for stretch in &proof.stretches {
         let function = stretch.function();
@@ -92,11 +99,27 @@ pub fn of_proof(proof: &Proof) -> BTreeMap<String, u64> {
                 Off::Irqs if stretch.to_thread => switch,
                 Off::Irqs => bound,
                 Off::Preemption => guarded,
+                // As a call below.
+                Off::Nothing => continue,
             };
             let longest = figures.entry(format!("{kind}{function}")).or_insert(0);
             *longest = most.max(*longest);
         } else if stretch.refused.is_some() {
             *figures.entry(format!("{unbounded}{function}")).or_insert(0) += 1;
+        }
+    }
+    for Whole { name, stretch } in &proof.calls {
+        if stretch.refused.is_some() {
+            *figures.entry(format!("{unbounded}{name}")).or_insert(0) += 1;
+        }
+        let Some(way) = &stretch.thread else { continue };
+        let mut raise = |name: String, value: u64| {
+            let longest = figures.entry(name).or_insert(0);
+            *longest = value.max(*longest);
+        };
+        raise(format!("{call}{name}"), way.bound);
+        for it in &way.grows {
+            raise(format!("{grows}{name}, {}", it.counts), it.each);
         }
     }
     figures
@@ -152,6 +175,9 @@ mod tests {
                 why: Why::Loop,
                 at: String::new(),
             }),
+            thread: None,
+            same: None,
+            handler: None,
             witness: None,
             workload: None,
             witness_end: None,
@@ -166,6 +192,7 @@ mod tests {
             config: Vec::new(),
             states: 1,
             stretches,
+            calls: Vec::new(),
             unreached: Vec::new(),
             marks: Vec::new(),
         };

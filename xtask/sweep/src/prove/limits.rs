@@ -33,7 +33,7 @@ const LONGER: [(&str, u64); 16] = [
 #[must_use]
 pub fn above_limits(proof: &Proof) -> Vec<String> {
     let limit = |it: &Stretch| match it.off {
-        Off::Preemption => GUARDED,
+        Off::Preemption | Off::Nothing => GUARDED,
         Off::Irqs => {
             let named = LONGER.iter().find(|(name, _)| *name == it.function());
             named.map_or(SECTION, |(_, limit)| *limit)

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use limits::above_limits;
 pub use mutations::Mutations;
-pub use program::{prove_image, run_on};
+pub use program::{prove_image, run_on, wholes};
 pub use table::{Shown, refutation, text};
 
 use crate::document::Document;
@@ -22,9 +22,9 @@ use takt_guest::place::Kind;
 use takt_guest::place::Names;
 
 /// Version of what `takt-prove` writes.
-const FOUND: &str = "takt.prove/3";
+const FOUND: &str = "takt.prove/4";
 /// Version of the document with names.
-pub const SCHEMA: &str = "takt.proof/3";
+pub const SCHEMA: &str = "takt.proof/4";
 
 /// What `takt-prove` writes.
 #[derive(Debug, Deserialize)]
@@ -33,6 +33,7 @@ struct Found {
     any_keys: bool,
     states: usize,
     stretches: Vec<FoundStretch>,
+    calls: Vec<FoundWhole>,
     unreached: Vec<u64>,
     marks: Vec<FoundMark>,
 }
@@ -64,7 +65,28 @@ struct FoundStretch {
     handlers: u64,
     grows: Vec<Growth>,
     refused: Option<FoundRefused>,
+    thread: Option<Way>,
+    same: Option<Way>,
+    handler: Option<Way>,
     path: Vec<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FoundWhole {
+    name: String,
+    #[serde(flatten)]
+    stretch: FoundStretch,
+}
+
+/// What some of a stretch's ways take at most.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Way {
+    /// Instructions.
+    pub bound: u64,
+    /// As [`Stretch::handlers`].
+    pub handlers: u64,
+    /// As [`Stretch::grows`].
+    pub grows: Vec<Growth>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -81,6 +103,8 @@ pub enum Off {
     Irqs,
     /// Preemption, by a guard.
     Preemption,
+    /// Whatever is: a function or an entry from its first instruction on.
+    Nothing,
 }
 
 /// Why there is no bound.
@@ -147,6 +171,8 @@ pub struct Proof {
     pub states: usize,
     /// The stretches: those without a bound first, then the longest first.
     pub stretches: Vec<Stretch>,
+    /// Calls that block: [`Stretch::thread`] is from the first instruction to the switch.
+    pub calls: Vec<Whole>,
     /// Where interrupts are switched off, but nobody comes to.
     pub unreached: Vec<String>,
     /// What the sources say.
@@ -183,6 +209,12 @@ pub struct Stretch {
     pub grows: Vec<Growth>,
     /// Why there is no bound.
     pub refused: Option<Refused>,
+    /// Of those of its ways at whose end another thread goes on.
+    pub thread: Option<Way>,
+    /// Of the others.
+    pub same: Option<Way>,
+    /// To the first call of a handler, which is the last instruction of it.
+    pub handler: Option<Way>,
     /// The longest that a sweep has met from the same line on.
     pub witness: Option<u64>,
     /// The stretch on which it was.
@@ -191,6 +223,52 @@ pub struct Stretch {
     pub witness_end: Option<String>,
     /// The way that takes the bound.
     pub path: Vec<String>,
+}
+
+/// A function or an entry from its first instruction on, whatever is off.
+#[derive(Debug, Serialize)]
+pub struct Whole {
+    /// Its name, or which call that blocks begins there.
+    pub name: String,
+    /// What it takes.
+    #[serde(flatten)]
+    pub stretch: Stretch,
+}
+
+impl FoundWhole {
+    fn named(self, names: &Names) -> Whole {
+        Whole {
+            name: self.name,
+            stretch: self.stretch.named(names),
+        }
+    }
+}
+
+impl FoundStretch {
+    fn named(self, names: &Names) -> Stretch {
+        let place = |ip| place_of(names, ip);
+        Stretch {
+            begin: self.begin,
+            place: place(self.begin),
+            off: self.off,
+            to_thread: self.to_thread,
+            is_entry: self.is_entry,
+            bound: self.bound,
+            handlers: self.handlers,
+            grows: self.grows,
+            refused: self.refused.map(|it| Refused {
+                why: it.why,
+                at: place(it.at),
+            }),
+            thread: self.thread,
+            same: self.same,
+            handler: self.handler,
+            witness: None,
+            workload: None,
+            witness_end: None,
+            path: steps(self.path.into_iter().map(place)),
+        }
+    }
 }
 
 impl Stretch {
@@ -226,28 +304,8 @@ impl Proof {
         );
         let names = Names::new(elf);
         let place = |ip| place_of(&names, ip);
-        let mut stretches: Vec<_> = found
-            .stretches
-            .into_iter()
-            .map(|it| Stretch {
-                begin: it.begin,
-                place: place(it.begin),
-                off: it.off,
-                to_thread: it.to_thread,
-                is_entry: it.is_entry,
-                bound: it.bound,
-                handlers: it.handlers,
-                grows: it.grows,
-                refused: it.refused.map(|it| Refused {
-                    why: it.why,
-                    at: place(it.at),
-                }),
-                witness: None,
-                workload: None,
-                witness_end: None,
-                path: steps(it.path.into_iter().map(place)),
-            })
-            .collect();
+        let named = found.stretches.into_iter().map(|it| it.named(&names));
+        let mut stretches: Vec<_> = named.collect();
         stretches.sort_by(|a, b| {
             let rank = |it: &Stretch| (it.refused.is_none(), std::cmp::Reverse(it.bound));
             let of = |it: &Stretch| (it.to_thread, it.place.clone());
@@ -271,6 +329,7 @@ impl Proof {
             config: Vec::new(),
             states: found.states,
             stretches,
+            calls: found.calls.into_iter().map(|it| it.named(&names)).collect(),
             unreached: found.unreached.into_iter().map(place).collect(),
             marks: marks.collect(),
         })
@@ -373,6 +432,9 @@ mod tests {
             bound,
             handlers: 0,
             grows: Vec::new(),
+            thread: None,
+            same: None,
+            handler: None,
             refused: bound.is_none().then(|| Refused {
                 why: Why::Loop,
                 at: "g (g.rs:2)".into(),
@@ -391,6 +453,7 @@ mod tests {
             config: Vec::new(),
             states: 1,
             stretches,
+            calls: Vec::new(),
             unreached: Vec::new(),
             marks: Vec::new(),
         }

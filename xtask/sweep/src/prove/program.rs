@@ -6,8 +6,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use takt_base::setup::build::{Package, Profile, bring_up_to_date};
 use takt_guest::Elf;
+use takt_guest::place::Names;
 
-use super::Proof;
+use super::{FoundWhole, Proof, Whole};
 
 const PACKAGE: Package = Package {
     name: "takt-prove",
@@ -35,6 +36,20 @@ pub fn prove_image(image: &Path, any_keys: bool, config: &[String]) -> Result<Pr
         config: config.to_vec(),
         ..proof
     })
+}
+
+/// What these functions and entries take, whatever is off: from their first instructions to where they come back
+/// ([`Stretch::same`](super::Stretch::same)), and to the switch to another thread. By symbols, or by paths in Rust.
+///
+/// # Errors
+///
+/// As [`prove_image`], or if the image has none of a name.
+pub fn wholes(image: &Path, names: &[&str]) -> Result<Vec<Whole>> {
+    let words: Vec<_> = ["whole"].iter().chain(names).copied().collect();
+    let found: Vec<FoundWhole> = serde_json::from_slice(&run_on(image, &words)?)?;
+    let elf = Elf::open(image)?;
+    let names = Names::new(&elf);
+    Ok(found.into_iter().map(|it| it.named(&names)).collect())
 }
 
 /// Runs `takt-prove` on an image; what it has written.
