@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr};
 use takt_scheduler::{ThreadId, TimerId};
 
 use crate::arch::percpu::CpuRef;
-use crate::arch::tsc;
+use crate::arch::{proof, tsc};
 use crate::clock::Instant;
 use crate::cpus::is_smp;
 use crate::error::Error;
@@ -233,6 +233,7 @@ pub(crate) fn begin_wait() -> Handoff {
         t.is_reprioritized = false;
         section.leave_quietly();
         pi::lend_again();
+        proof::bounded!("changes of a thread's priority before it waits");
         section = section::own_thread();
         t = section.thread(me);
     }

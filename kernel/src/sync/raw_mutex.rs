@@ -178,6 +178,7 @@ impl RawMutex {
             if is_done {
                 return Ok(());
             }
+            proof::bounded!("steps of a search for a circle of owners");
         }
     }
 

@@ -5,8 +5,8 @@ use super::handle::{Thread, current};
 use super::ids::give_id_back;
 use super::table::watch_quanta;
 use super::tcb::{EXITED, TcbRef, Wait, Woken};
-use crate::arch::interrupts;
 use crate::arch::percpu::CpuRef;
+use crate::arch::{interrupts, proof};
 use crate::clock::Instant;
 use crate::error::Error;
 use crate::sched;
@@ -37,6 +37,7 @@ impl Thread {
             section.leave_quietly();
             interrupts::window();
             core::hint::spin_loop();
+            proof::bounded!("looks whether a thread that ends has left its stack");
             section = section::enter_thread();
         }
         let result = self.end_join(&mut section, woken);
