@@ -2,8 +2,8 @@
 
 use core::fmt;
 
+use spin::RelaxStrategy;
 use spin::mutex::{TicketMutex, TicketMutexGuard};
-use spin::{Once, RelaxStrategy};
 use takt_kernel::{machine, preempt, proof};
 
 /// A spin lock that is held with interrupts off. CPUs get it in the order in which they came: each waits for the others once.
@@ -62,16 +62,6 @@ impl<T> fmt::Debug for IrqLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IrqLock").finish_non_exhaustive()
     }
-}
-
-/// Gives what is set once its value, if it has none. Nobody interrupts that, who would wait for it for ever.
-///
-/// # Context
-/// Any but NMIs.
-pub(crate) fn set_once<T>(once: &Once<T>, value: T) {
-    let guard = preempt::irq_save();
-    once.call_once(|| value);
-    guard.restore();
 }
 
 #[cfg(test)]

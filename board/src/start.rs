@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use takt_kernel::config::{MAIN_STACK_SIZE, MAX_CPUS};
 use takt_kernel::fault::{self, ExitCode};
 use takt_kernel::machine::{self, Machine};
+use takt_kernel::sync::SetOnce;
 use takt_kernel::thread::Builder;
 use takt_kernel::time::{self, Cycles, Instant, Nanos};
 use takt_kernel::{boot as kernel_boot, irq, preempt, thread_stack};
@@ -16,7 +17,6 @@ use crate::cmdline::CommandLine;
 #[cfg(feature = "console")]
 use crate::console;
 use crate::loader::{Loader, MemoryMap, NotRam, Protocol};
-use crate::lock::set_once;
 use crate::serial::Serial;
 #[cfg(feature = "settings")]
 use crate::tracing::Stage;
@@ -60,12 +60,12 @@ impl Machine for Pc {
     }
 }
 
-static IDLE_HOOK: spin::Once<fn()> = spin::Once::new();
+static IDLE_HOOK: SetOnce<fn()> = SetOnce::new();
 
 /// Has `hook` called in each CPU's idle thread whenever it is about to halt; may be preempted at any point. One that leaves
 /// interrupts or preemption disabled is a panic.
 pub fn set_idle_hook(hook: fn()) {
-    set_once(&IDLE_HOOK, hook);
+    IDLE_HOOK.set(hook);
 }
 
 /// What [`boot_time`] gives, in cycles.

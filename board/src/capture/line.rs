@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use spin::{Mutex, Once};
 use takt_kernel::config::{MAX_COMMAND_LINE, MAX_CPUS, TRACE_SUB_SIZE, cpu_index};
+use takt_kernel::sync::SetOnce;
 use takt_kernel::time::{self, Instant, Nanos};
 use takt_kernel::{smp, trace};
 use takt_timerlat::stats::Status;
@@ -22,7 +23,6 @@ use takt_tracer::wire::line::{
 use takt_tracer::wire::{CHANNEL_LOG, CHANNEL_TRACE, FrameHeader};
 
 use super::TAKT_LOST_FRAMES;
-use crate::lock::set_once;
 use crate::log::TAKT_LOG_DROPPED;
 use crate::machine::TAKT_MACHINE;
 use crate::rtt;
@@ -98,13 +98,13 @@ static LINE: Mutex<Line> = Mutex::new(Line {
 });
 
 static COMMAND_LINE: Once<&'static str> = Once::new();
-static STATUS: Once<&'static Status> = Once::new();
+static STATUS: SetOnce<&'static Status> = SetOnce::new();
 /// Who sends while the run goes on is to make way for its end.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Has the results in `status` sent.
 pub(super) fn show(status: &'static Status) {
-    set_once(&STATUS, status);
+    STATUS.set(status);
 }
 
 /// Sets the port up and says who sends.

@@ -20,6 +20,7 @@ use embedded_io::WriteReady;
 use heapless::String;
 use spin::Once;
 use takt_kernel::machine::{self, Window};
+use takt_kernel::sync::SetOnce;
 use takt_kernel::thread::{Builder, Thread};
 use takt_kernel::time::{self, Instant, Nanos};
 use takt_kernel::{Error, thread_stack};
@@ -27,7 +28,6 @@ use takt_timerlat::stats::Status;
 
 use crate::cmdline::CommandLine;
 use crate::loader::{Framebuffer, Kind, Protocol};
-use crate::lock::set_once;
 use crate::serial::Serial;
 use screen::{COLUMNS, Screen, Style};
 
@@ -58,7 +58,7 @@ static TABLE: AtomicUsize = AtomicUsize::new(0);
 /// `q` was pressed, and the workload has not been told yet.
 static IS_QUIT: AtomicBool = AtomicBool::new(false);
 static IS_OVER: AtomicBool = AtomicBool::new(false);
-static WATCHED: Once<(&'static Status, Thread)> = Once::new();
+static WATCHED: SetOnce<(&'static Status, Thread)> = SetOnce::new();
 
 /// Onto the screen's memory.
 static WINDOW: Window = Window::new();
@@ -170,7 +170,7 @@ pub fn watch(status: &'static Status) -> Result<(), Error> {
         return Ok(());
     }
     let thread = Builder::new("console", PRIORITY)?.create(&STACK, run, 0)?;
-    set_once(&WATCHED, (status, thread));
+    WATCHED.set((status, thread));
     thread.start()
 }
 

@@ -24,7 +24,7 @@
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use crate::arch::percpu;
+use crate::arch::{percpu, proof};
 
 /// What an NMI's handler has of the kernel, besides trace points.
 #[derive(Debug)]
@@ -74,6 +74,7 @@ pub(crate) fn run_handler(interrupted_ip: usize) {
     // SAFETY: only `set_nmi_handler` stores there, and it stores an `NmiHandler`.
     let handler = unsafe { core::mem::transmute::<*mut (), NmiHandler>(handler) };
     let before = percpu::preempt_byte();
+    proof::targets!("an NMI's handler");
     handler(&Nmi {
         interrupted_ip,
         _not_send: PhantomData,

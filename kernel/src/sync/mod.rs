@@ -8,6 +8,8 @@
 //! | [`Queue`] | `try_send`, `try_receive` | the most important waiter |
 //! | [`Condvar`] | `notify_one`, `notify_all` | the most important waiter, or all |
 //!
+//! [`SetOnce`] is a value that is set once; nobody waits for it.
+//!
 //! All are `const`-constructible statics. A waiting thread borrows the object, so it cannot go away meanwhile.
 
 pub(crate) mod held;
@@ -24,6 +26,7 @@ mod event_flags;
 mod mutex;
 mod queue;
 mod semaphore;
+mod set_once;
 
 #[cfg(any(feature = "mutex", doc))]
 pub use condvar::Condvar;
@@ -32,3 +35,4 @@ pub use event_flags::{EventFlags, Mode};
 pub use mutex::{Mutex, MutexGuard};
 pub use queue::Queue;
 pub use semaphore::Semaphore;
+pub use set_once::SetOnce;

@@ -15,9 +15,9 @@ mod user;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::config::{self, WORKLOAD_STACK_SIZE};
-use takt_kernel::sync::Semaphore;
+use takt_kernel::sync::{Semaphore, SetOnce};
 use takt_kernel::time::{self, Cycles, Instant, Nanos};
-use takt_kernel::{Error, preempt, smp, thread, thread_stack, trace};
+use takt_kernel::{Error, smp, thread, thread_stack, trace};
 
 use crate::config::{self as measurement, Config, LOAD_PRIORITY, Load, Workload};
 use crate::stats::{MAX_CPUS, MAX_SLOTS, MAX_THREADS, Measure, RunState, SlotStats, Status};
@@ -76,8 +76,8 @@ static SHARED: Shared = Shared {
     end: AtomicU64::new(u64::MAX),
 };
 
-static STATUS: spin::Once<&'static Status> = spin::Once::new();
-static HOOKS: spin::Once<Hooks> = spin::Once::new();
+static STATUS: SetOnce<&'static Status> = SetOnce::new();
+static HOOKS: SetOnce<Hooks> = SetOnce::new();
 
 fn status() -> &'static Status {
     STATUS.get().expect("set by `run` before any thread starts")
@@ -204,11 +204,8 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
     if is_endless || cpus == 0 || config.period_ns == 0 || config.prio == 0 || config.prio > 99 {
         return Err(Error::InvalidArgument);
     }
-    // Who interrupts that would wait for it for ever.
-    let guard = preempt::irq_save();
-    STATUS.call_once(|| status);
-    HOOKS.call_once(|| hooks);
-    guard.restore();
+    STATUS.set(status);
+    HOOKS.set(hooks);
     let cycles = |ns: u64| Nanos::new(ns).to_cycles().get();
     let limit = |ns: u64| match ns {
         0 => u64::MAX,

@@ -7,11 +7,12 @@ use iced_x86::{FlowControl, OpKind, Register};
 use crate::image::{Image, demangled};
 
 /// Functions with which everything ends, besides those that can but call such a one.
-const FATAL: [&str; 5] = [
+const FATAL: [&str; 6] = [
     "core::panicking::",
     "rust_begin_unwind",
     "__rustc::rust_begin_unwind",
     "takt_kernel::fault::panic",
+    "takt_kernel::arch::x86_64::exceptions::stop",
     "takt_kernel::machine::exit",
 ];
 

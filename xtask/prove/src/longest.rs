@@ -131,7 +131,13 @@ impl<'e, 'x> Longest<'e, 'x> {
             .iter()
             .map(|it| self.explorer.states[*it].ip)
             .collect();
-        (self.bound(state as usize, &marks, end), places)
+        let mut bound = self.bound(state as usize, &marks, end);
+        // Before the first there is none.
+        if let (Goal::Handler, Bound::Most(most, _)) = (end, &mut bound) {
+            most.handlers = 0;
+            most.each.iter_mut().for_each(|it| it[1] = 0);
+        }
+        (bound, places)
     }
 
     fn bound(&self, state: usize, marks: &[usize], end: Goal) -> Bound {

@@ -146,14 +146,15 @@ impl Found {
     }
 }
 
-/// Where interrupts come in: a symbol, how many entries there are, and the bytes from one to the next.
-const ENTRIES: [(&str, u64, u64); 6] = [
+/// Where interrupts, exceptions, NMIs and calls of tasks come in: a symbol, how many entries there are, and the bytes from one to the next.
+const ENTRIES: [(&str, u64, u64); 7] = [
     ("takt_irq_timer", 1, 0),
     ("takt_irq_early_timer", 1, 0),
     ("takt_irq_kick", 1, 0),
     ("takt_irq_spurious", 1, 0),
     ("takt_irq_stubs", 33, 16),
     ("takt_call_stubs", 1, 0),
+    ("takt_exc_stubs", 32, 16),
 ];
 
 /// Where an image begins, in code of 32 bits.

@@ -7,23 +7,27 @@ use iced_x86::FlowControl;
 use serde::Serialize;
 
 use crate::config::Config;
-use crate::image::Image;
+use crate::explore::Off;
+use crate::image::{Decoded, Image};
 use crate::looked::{All, Found};
 use crate::marks::Marks;
-use crate::prove::{Proof, Stretch, prove_anew};
+use crate::prove::{Proof, Stretch, prove_of};
 
 /// `nop`
 const NOP: u8 = 0x90;
 /// Places that more roots than these come to take long to look at.
 const MOST_ROOTS: usize = 4;
 
+/// What is off in stretches whose bounds have to follow.
+const KINDS: [Off; 2] = [Off::Irqs, Off::Preemption];
+
 /// A change, and what became of the bounds.
 #[derive(Debug, Serialize)]
 pub struct Mutation {
     /// The instruction that was replaced by several.
     pub at: u64,
-    /// Stretches whose longest way comes there.
-    pub nr_longer: usize,
+    /// Stretches whose longest way comes there: with interrupts off, and with preemption off.
+    pub longer: [usize; 2],
     /// Stretches whose bound is below that way now, by where they begin: the bound, and what the way takes.
     pub below: Vec<(u64, u64, u64)>,
 }
@@ -36,24 +40,35 @@ pub struct Mutation {
 /// If the image cannot be analysed, or is not when it is changed.
 pub fn mutate(path: &Path, nr: usize, seed: u64) -> Result<Vec<Mutation>> {
     let image = Image::open(path)?;
-    let (proof, all) = prove_anew(&image, &Config::default(), &All::default())?;
     let marks = Marks::new(&image, &Config::default())?;
-    let roots_of = |region: u64| all.found.values().filter(|it| comes_to(it, region)).count();
-    let places: Vec<u64> = image
-        .all()
-        .filter(|it| it.branch.is_some())
-        .map(|it| it.it.ip())
-        .filter(|it| image.is_compiled(image.region(*it)))
-        .filter(|it| {
-            let on_way = |stretch: &Stretch| passes(&image, &marks, stretch, *it) > 0;
-            proof.stretches.iter().any(on_way) && roots_of(image.region(*it)) <= MOST_ROOTS
-        })
-        .collect();
+    let before = KINDS.map(|off| prove_of(&image, &Config::default(), off, &All::default()));
+    let [irqs, preemption] = before;
+    let before = [irqs?, preemption?];
+    let may_be = |it: &Decoded| it.branch.is_some() && image.is_compiled(image.region(it.it.ip()));
+    let places = |(proof, all): &(Proof, All)| -> Vec<u64> {
+        let all = image
+            .all()
+            .filter(|it| may_be(it))
+            .map(|it| it.it.ip())
+            .filter(|it| {
+                let on_way = |stretch: &Stretch| passes(&image, &marks, stretch, *it) > 0;
+                let region = image.region(*it);
+                let roots = all.found.values().filter(|it| comes_to(it, region)).count();
+                proof.stretches.iter().any(on_way) && roots <= MOST_ROOTS
+            });
+        all.collect()
+    };
+    // By turns, so that each kind has its share.
+    let places = before.each_ref().map(places);
     let mut random = seed;
-    let changes = (0..nr.min(places.len())).map(|_| {
+    let changes = (0..nr).filter_map(|turn| {
+        let places = match &places[turn % KINDS.len()] {
+            none if none.is_empty() => &places[0],
+            some => some,
+        };
         random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-        let at = places[(random >> 33) as usize % places.len()];
-        change(&image, &marks, &proof, &all, at)
+        let at = *places.get((random >> 33) as usize % places.len().max(1))?;
+        Some(change(&image, &marks, &before, at))
     });
     changes.collect()
 }
@@ -62,37 +77,43 @@ fn comes_to(found: &Found, region: u64) -> bool {
     found.regions.contains(&region)
 }
 
-fn change(image: &Image, marks: &Marks, before: &Proof, all: &All, at: u64) -> Result<Mutation> {
+fn change(image: &Image, marks: &Marks, before: &[(Proof, All)], at: u64) -> Result<Mutation> {
     let length = image.at(at).map_or(0, |it| it.it.len());
     let bytes = image.with(at, &vec![NOP; length]);
     let changed = Image::parse(bytes.context("the code is not in the file")?)?;
     let region = image.region(at);
-    // The others do not come there.
-    let mut known = all.clone();
-    known.found.retain(|_, it| !comes_to(it, region));
-    let (now, _) = prove_anew(&changed, &Config::default(), &known)?;
     let mut mutation = Mutation {
         at,
-        nr_longer: 0,
+        longer: [0; 2],
         below: Vec::new(),
     };
-    for stretch in &before.stretches {
-        let Some(bound) = stretch.bound else { continue };
-        let passes = passes(image, marks, stretch, at);
-        // A formula's longest way may come there more often than is shown.
-        let takes = bound + passes * (length as u64 - 1);
-        mutation.nr_longer += usize::from(passes > 0);
-        let same = now
-            .stretches
-            .iter()
-            .find(|it| (it.begin, it.to_thread) == (stretch.begin, stretch.to_thread));
-        match same.map(|it| (it.bound, it.refused)) {
-            Some((Some(bound), _)) if bound < takes => {
-                mutation.below.push((stretch.begin, bound, takes));
+    for (nr, (off, (before, all))) in KINDS.into_iter().zip(before).enumerate() {
+        let comes = |it: &Stretch| passes(image, marks, it, at) > 0;
+        if !before.stretches.iter().any(comes) {
+            continue;
+        }
+        // The others do not come there.
+        let mut known = all.clone();
+        known.found.retain(|_, it| !comes_to(it, region));
+        let (now, _) = prove_of(&changed, &Config::default(), off, &known)?;
+        for stretch in &before.stretches {
+            let Some(bound) = stretch.bound else { continue };
+            let passes = passes(image, marks, stretch, at);
+            // A formula's longest way may come there more often than is shown.
+            let takes = bound + passes * (length as u64 - 1);
+            mutation.longer[nr] += usize::from(passes > 0);
+            let same = now
+                .stretches
+                .iter()
+                .find(|it| (it.begin, it.to_thread) == (stretch.begin, stretch.to_thread));
+            match same.map(|it| (it.bound, it.refused)) {
+                Some((Some(bound), _)) if bound < takes => {
+                    mutation.below.push((stretch.begin, bound, takes));
+                }
+                // It is not there any more, or has no way to its end.
+                None | Some((None, None)) => mutation.below.push((stretch.begin, 0, takes)),
+                Some(_) => {}
             }
-            // It is not there any more, or has no way to its end.
-            None | Some((None, None)) => mutation.below.push((stretch.begin, 0, takes)),
-            Some(_) => {}
         }
     }
     Ok(mutation)

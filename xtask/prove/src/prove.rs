@@ -215,7 +215,12 @@ fn prove_with<R>(
     })
 }
 
-fn prove_of(image: &Image, config: &Config, off: Off, before: &All) -> Result<(Proof, All)> {
+pub(crate) fn prove_of(
+    image: &Image,
+    config: &Config,
+    off: Off,
+    before: &All,
+) -> Result<(Proof, All)> {
     prove_with(image, config, off, |machine| {
         let (found, all) = look_at_all(machine, before)?;
         Ok((proof_of(machine, config, found)?, all))

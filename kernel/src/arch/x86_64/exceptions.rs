@@ -42,7 +42,19 @@ pub(super) extern "C" fn exception(frame: &mut ExceptionFrame) {
         frame.rip = rip;
         return;
     }
-    let nr = fault::begin(block, Some(frame.vector));
+    stop(frame);
+}
+
+/// Reports what nobody goes on from.
+#[cold]
+#[inline(never)]
+#[unsafe(link_section = ".text.notrace.exception_stop")]
+#[cfg_attr(
+    feature = "function",
+    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
+)]
+fn stop(frame: &mut ExceptionFrame) -> ! {
+    let nr = fault::begin(percpu::this(), Some(frame.vector));
     if nr > 2 {
         super::interrupts::halt_forever();
     }

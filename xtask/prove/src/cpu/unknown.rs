@@ -1,11 +1,14 @@
 //! Instructions whose effect is not followed.
 
-use iced_x86::{MemorySize, OpAccess, Register};
+use iced_x86::{MemorySize, Mnemonic as M, OpAccess, Register};
 
 use super::{Cpu, general};
 use crate::image::Decoded;
 use crate::state::{RSP, State};
 use crate::value::Value;
+
+/// Bytes of what `fxsave` writes.
+const FPU_STATE: u32 = 512;
 
 impl Cpu<'_> {
     /// Any other instruction: what it writes is not known, and what it reads it may have put anywhere.
@@ -22,10 +25,15 @@ impl Cpu<'_> {
                 OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess | OpAccess::None
             )
         };
+        let is_fpu = matches!(
+            decoded.it.mnemonic(),
+            M::Fxsave | M::Fxsave64 | M::Fxrstor | M::Fxrstor64
+        );
         let stack_step = decoded.it.stack_pointer_increment();
         for used in decoded.info.used_memory() {
             let size = match used.memory_size() {
-                // Of `fxsave`, `rep movs` and the like: as much as there is.
+                MemorySize::Unknown if is_fpu => FPU_STATE,
+                // Of `rep movs` and the like: as much as there is.
                 MemorySize::Unknown => 0,
                 it => it.size() as u32,
             };

@@ -65,13 +65,15 @@ pub fn above_limits(figures: &BTreeMap<String, u64>) -> Vec<String> {
 }
 
 /// Bounds, and what has none.
-const OF_PROOF: [&str; 6] = [
+const OF_PROOF: [&str; 8] = [
     "bound.",
     "unbounded.",
     "grows.",
     "guarded.",
     "switch.",
     "call.",
+    "return.",
+    "handler.",
 ];
 
 /// Whether a figure is one of [`of_proof`].
@@ -85,8 +87,36 @@ pub fn is_of_proof(name: &str) -> bool {
 /// it says nothing, since that changes with each line.
 #[must_use]
 pub fn of_proof(proof: &Proof) -> BTreeMap<String, u64> {
-    let [bound, unbounded, grows, guarded, switch, call] = OF_PROOF;
-    let mut figures = BTreeMap::new();
+    let [
+        bound,
+        unbounded,
+        grows,
+        guarded,
+        switch,
+        call,
+        returns,
+        handler,
+    ] = OF_PROOF;
+    let mut figures: BTreeMap<String, u64> = BTreeMap::new();
+    let mut raise = |name: String, value: u64| {
+        let longest = figures.entry(name).or_insert(0);
+        *longest = value.max(*longest);
+    };
+    for it in proof.stretches.iter().filter(|it| it.is_entry) {
+        for (kind, way) in [(returns, &it.same), (handler, &it.handler)] {
+            if let Some(way) = way {
+                raise(format!("{kind}{}", it.function()), way.bound);
+            }
+        }
+    }
+    for Whole { name, stretch } in &proof.calls {
+        if let Some(way) = &stretch.thread {
+            raise(format!("{call}{name}"), way.bound);
+            for it in &way.grows {
+                raise(format!("{grows}{name}, {}", it.counts), it.each);
+            }
+        }
+    }
     for stretch in &proof.stretches {
         let function = stretch.function();
         for it in stretch.grows.iter().filter(|_| !stretch.to_thread) {
@@ -111,15 +141,6 @@ pub fn of_proof(proof: &Proof) -> BTreeMap<String, u64> {
     for Whole { name, stretch } in &proof.calls {
         if stretch.refused.is_some() {
             *figures.entry(format!("{unbounded}{name}")).or_insert(0) += 1;
-        }
-        let Some(way) = &stretch.thread else { continue };
-        let mut raise = |name: String, value: u64| {
-            let longest = figures.entry(name).or_insert(0);
-            *longest = value.max(*longest);
-        };
-        raise(format!("{call}{name}"), way.bound);
-        for it in &way.grows {
-            raise(format!("{grows}{name}, {}", it.counts), it.each);
         }
     }
     figures

@@ -15,7 +15,7 @@ pub struct Mutations(Vec<Mutation>);
 #[derive(Debug)]
 struct Mutation {
     place: String,
-    nr_longer: usize,
+    longer: [usize; 2],
     /// Where a stretch begins, its bound now, and what one of its ways takes.
     below: Vec<(String, u64, u64)>,
 }
@@ -24,7 +24,7 @@ struct Mutation {
 #[derive(Debug, Deserialize)]
 struct Found {
     at: u64,
-    nr_longer: usize,
+    longer: [usize; 2],
     below: Vec<(u64, u64, u64)>,
 }
 
@@ -40,7 +40,7 @@ impl Mutations {
         let found: Vec<Found> = serde_json::from_slice(json)?;
         let named = found.into_iter().map(|it| Mutation {
             place: place(it.at),
-            nr_longer: it.nr_longer,
+            longer: it.longer,
             below: it
                 .below
                 .into_iter()
@@ -70,7 +70,7 @@ impl Mutations {
                 );
             }
         }
-        let nr: usize = self.0.iter().map(|it| it.nr_longer).sum();
+        let nr = |off: usize| self.0.iter().map(|it| it.longer[off]).sum::<usize>();
         let followed = if self.is_followed() {
             "; no bound is below them"
         } else {
@@ -78,8 +78,10 @@ impl Mutations {
         };
         let _ = writeln!(
             out,
-            "{} changes made the longest ways of {nr} stretches longer{followed}",
-            self.0.len()
+            "{} changes made the longest ways of {} stretches with interrupts off longer, and of {} with preemption off{followed}",
+            self.0.len(),
+            nr(0),
+            nr(1)
         );
         out
     }
@@ -94,7 +96,7 @@ mod tests {
         let of = |below: Vec<(String, u64, u64)>| {
             Mutations(vec![Mutation {
                 place: "f (f.rs:3)".into(),
-                nr_longer: 1,
+                longer: [1, 0],
                 below,
             }])
         };

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::{Off, Proof, Stretch};
+use super::{Growth, Off, Proof, Stretch, Way};
 
 /// What is shown besides the bounds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,27 +56,69 @@ fn write_into(out: &mut String, proof: &Proof, shown: Shown) -> fmt::Result {
     for it in bounded.iter().filter(|it| is_of_irqs(it)) {
         row(out, it, shown)?;
     }
-    let others: [Part; 2] = [
-        (
-            "From an interrupt's first instruction to another thread, which goes on then",
-            |it| it.to_thread,
-        ),
-        (
-            "Stretches with preemption off by a guard; interrupts come on top",
-            |it| it.off == Off::Preemption,
-        ),
+    part(
+        out,
+        "Stretches with preemption off by a guard; interrupts come on top",
+        &of(&bounded, |it| it.off == Off::Preemption),
+        |out, it| row(out, it, shown),
+        shown,
+    )?;
+    part(
+        out,
+        "From an interrupt's first instruction to another thread, which goes on then",
+        &of(&bounded, |it| it.to_thread),
+        |out, it| row(out, it, shown),
+        shown,
+    )?;
+    let entries = of(&bounded, |it| it.is_entry && !it.to_thread);
+    let ways: [(&str, fn(&Stretch) -> &Option<Way>); 2] = [
+        ("to its return to what it came upon", |it| &it.same),
+        ("to the call of its handler", |it| &it.handler),
     ];
-    for (title, is_of) in others {
-        let all: Vec<_> = bounded.iter().filter(|it| is_of(it)).collect();
-        if all.is_empty() {
-            continue;
-        }
-        writeln!(out, "\n{title}\n")?;
-        head(out, shown)?;
-        for it in all {
-            row(out, it, shown)?;
-        }
+    for (title, of) in ways {
+        let of_way: Vec<_> = entries
+            .iter()
+            .copied()
+            .filter(|it| of(it).is_some())
+            .collect();
+        let title = format!("From an interrupt's first instruction {title}");
+        part(
+            out,
+            &title,
+            &of_way,
+            |out, it| way(out, of(it), &it.place),
+            Shown::default(),
+        )?;
     }
+    let calls: Vec<_> = proof
+        .calls
+        .iter()
+        .filter(|it| it.stretch.thread.is_some())
+        .collect();
+    let title = "From a blocking call's first instruction to the switch, whatever is off; interrupts come on top";
+    part(
+        out,
+        title,
+        &calls,
+        |out, it| {
+            way(
+                out,
+                &it.stretch.thread,
+                &format!("{}: {}", it.name, it.stretch.place),
+            )
+        },
+        Shown::default(),
+    )?;
+    let refused: Vec<_> = refused
+        .into_iter()
+        .chain(
+            proof
+                .calls
+                .iter()
+                .map(|it| &it.stretch)
+                .filter(|it| it.refused.is_some()),
+        )
+        .collect();
     if !refused.is_empty() {
         writeln!(out, "\nNo bound is proved of these, because of\n")?;
     }
@@ -90,8 +132,25 @@ fn write_into(out: &mut String, proof: &Proof, shown: Shown) -> fmt::Result {
     )
 }
 
-/// A part of the table: its title, and which stretches.
-type Part = (&'static str, fn(&Stretch) -> bool);
+fn of<'p>(all: &[&'p Stretch], is_of: impl Fn(&Stretch) -> bool) -> Vec<&'p Stretch> {
+    all.iter().copied().filter(|it| is_of(it)).collect()
+}
+
+/// A part of the table with its title, if there is anything in it.
+fn part<T: Copy>(
+    out: &mut String,
+    title: &str,
+    all: &[T],
+    row: impl Fn(&mut String, T) -> fmt::Result,
+    shown: Shown,
+) -> fmt::Result {
+    if all.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{title}\n")?;
+    head(out, shown)?;
+    all.iter().try_for_each(|it| row(out, *it))
+}
 
 fn is_of_irqs(it: &Stretch) -> bool {
     it.off == Off::Irqs && !it.to_thread
@@ -151,13 +210,31 @@ fn row(out: &mut String, it: &Stretch, shown: Shown) -> fmt::Result {
             ratio.map_or_else(String::new, |it| format!("{it:.2}")),
         )?;
     }
-    write!(out, "  {}", it.place)?;
-    match it.handlers {
+    besides(out, &it.place, it.handlers, &it.grows)?;
+    if shown.path {
+        for step in &it.path {
+            writeln!(out, "           {step}")?;
+        }
+    }
+    Ok(())
+}
+
+/// What some of the ways of a stretch take.
+fn way(out: &mut String, way: &Option<Way>, place: &str) -> fmt::Result {
+    let Some(way) = way else { return Ok(()) };
+    write!(out, "{:>6}", way.bound)?;
+    besides(out, place, way.handlers, &way.grows)
+}
+
+/// Behind a bound: where it begins, and what comes on top.
+fn besides(out: &mut String, place: &str, handlers: u64, grows: &[Growth]) -> fmt::Result {
+    write!(out, "  {place}")?;
+    match handlers {
         0 => writeln!(out)?,
         1 => writeln!(out, ", and its handler")?,
         nr => writeln!(out, ", and {nr} handlers")?,
     }
-    for it in &it.grows {
+    for it in grows {
         write!(
             out,
             "           + {} for each of the {}",
@@ -167,11 +244,6 @@ fn row(out: &mut String, it: &Stretch, shown: Shown) -> fmt::Result {
             0 => writeln!(out)?,
             1 => writeln!(out, ", and a handler")?,
             nr => writeln!(out, ", and {nr} handlers")?,
-        }
-    }
-    if shown.path {
-        for step in &it.path {
-            writeln!(out, "           {step}")?;
         }
     }
     Ok(())
