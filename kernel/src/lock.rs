@@ -19,6 +19,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::arch::percpu::{PerCpu, behind_gs};
+use crate::arch::proof;
 use crate::config::MAX_CPUS;
 use crate::cpus::is_smp;
 use crate::waiters::Waiters;
@@ -44,7 +45,7 @@ global_asm!(
     "mov gs:[{held}], ecx",
     "push rax",
     "mov eax, 1",
-    "lock xadd [rcx + {next}], eax",
+    proof::told!("lock xadd [rcx + {next}], eax", "19"),
     "1:",
     "cmp [rcx + {serving}], eax",
     "jne 2f",
@@ -52,14 +53,14 @@ global_asm!(
     "pop rcx",
     "ret",
     "2:",
-    "pause",
+    proof::told!("pause", "20"),
     "jmp 1b",
     ".balign 64",
     "takt_thunk_unlock:",
     "push rcx",
     "mov ecx, gs:[{held}]",
     // Nobody else writes it.
-    "inc dword ptr [rcx + {serving}]",
+    proof::told!("inc dword ptr [rcx + {serving}]", "21"),
     "pop rcx",
     "ret",
     ".text",

@@ -91,11 +91,20 @@ impl Semaphore {
     #[cold]
     #[inline(never)]
     fn give_without_waiter(&self) -> Result<(), Error> {
-        let given = self.count.fetch_update(Release, Relaxed, |count| {
-            let count = count.max(0);
-            (count != self.max).then_some(count + 1)
-        });
-        given.map(|_| ()).map_err(|_| Error::Overflow)
+        loop {
+            let count = self.count.load(Relaxed);
+            let permits = count.max(0);
+            if permits == self.max {
+                return Err(Error::Overflow);
+            }
+            let given = self
+                .count
+                .compare_exchange(count, permits + 1, Release, Relaxed);
+            if given.is_ok() {
+                return Ok(());
+            }
+            proof::not_alone!("nobody else takes or gives a permit meanwhile");
+        }
     }
 
     /// Takes one permit if there is one.
@@ -124,9 +133,10 @@ impl Semaphore {
     #[cold]
     #[inline(never)]
     fn try_take_again(&self) -> Result<(), Error> {
-        let taken = self
-            .count
-            .fetch_update(Acquire, Relaxed, |count| (count > 0).then_some(count - 1));
+        let taken = self.count.fetch_update(Acquire, Relaxed, |count| {
+            proof::bounded!("tries to take a permit that others take or give meanwhile");
+            (count > 0).then_some(count - 1)
+        });
         taken.map(|_| ()).map_err(|_| Error::WouldBlock)
     }
 

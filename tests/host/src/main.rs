@@ -174,6 +174,7 @@ const TESTS: &[(&str, Check)] = &[
         "responses_are_below_their_bounds",
         responses::are_below_their_bounds,
     ),
+    ("bounds_are_of_what_is_known", bounds::of_what_is_known),
     (
         "bounds_find_a_planted_instruction",
         bounds::planted_instruction,

@@ -11,9 +11,14 @@ use crate::image::Image;
 pub struct Config {
     /// Any static key of which nothing is said may be on or off at any time.
     pub any_keys: bool,
+    /// How many CPUs run, if that is said.
+    cpus: Option<u32>,
     /// By name.
     settings: BTreeMap<String, Setting>,
 }
+
+/// What the number of CPUs is called.
+const CPUS: &str = "cpus";
 
 /// What is said of one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +42,7 @@ impl Config {
     /// If it is no such text.
     pub fn new(any_keys: bool, words: impl IntoIterator<Item = String>) -> Result<Self> {
         let mut settings = BTreeMap::new();
+        let mut cpus = None;
         for word in words {
             let (what, value) = word
                 .rsplit_once('=')
@@ -49,9 +55,22 @@ impl Config {
                     format!("{word}: off, on, any or a number is meant behind the sign")
                 })?),
             };
-            settings.insert(what.to_owned(), setting);
+            match (what, setting) {
+                (CPUS, Setting::Most(nr @ 1..)) => cpus = Some(nr),
+                (CPUS, _) => bail!("{word}: a number of CPUs is meant behind the sign"),
+                _ => _ = settings.insert(what.to_owned(), setting),
+            }
         }
-        Ok(Self { any_keys, settings })
+        Ok(Self {
+            any_keys,
+            cpus,
+            settings,
+        })
+    }
+
+    /// How many CPUs run at most.
+    pub(crate) fn cpus(&self) -> u32 {
+        self.cpus.unwrap_or(1)
     }
 
     /// How often at most what is counted by that text happens, if that is known.
@@ -80,14 +99,15 @@ impl Config {
     pub(crate) fn check(&self, image: &Image, known: &BTreeMap<String, bool>) -> Result<()> {
         for (name, setting) in &self.settings {
             let Some(counts) = known.get(name) else {
+                let keys = image.keys();
+                let is_key = image
+                    .symbol_of(name)
+                    .is_some_and(|it| keys.contains_key(&it));
                 ensure!(
-                    image.symbol_of(name).is_some(),
-                    "the image has nothing of the name {name:?}: there is no such key, and {}",
-                    known
-                        .keys()
-                        .map(|it| format!("{it:?}"))
-                        .collect::<Vec<_>>()
-                        .join(", ")
+                    is_key,
+                    "the image has nothing of the name {name:?}: there is {CPUS:?}; {}; of static keys {}",
+                    listed(known.keys()),
+                    listed(keys.values())
                 );
                 if matches!(setting, Setting::Most(_)) {
                     bail!("{name:?} is a static key: off, on or any");
@@ -104,4 +124,9 @@ impl Config {
         }
         Ok(())
     }
+}
+
+fn listed<'n>(names: impl Iterator<Item = &'n String>) -> String {
+    let quoted: Vec<_> = names.map(|it| format!("{it:?}")).collect();
+    quoted.join(", ")
 }

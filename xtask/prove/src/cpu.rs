@@ -58,11 +58,12 @@ impl Cpu<'_> {
         if self.known(state, it).is_none() {
             self.unknown(state, decoded);
         }
+        let is_alone = state.is_alone() && !self.marks.is_smp;
         if it.mnemonic() == M::Cmpxchg && rax_is.is_some() && rax_is == state.rax_is {
             // Nobody else writes there meanwhile: one CPU, interrupts off.
-            state.flags.zero = state.is_alone().then_some(true);
+            state.flags.zero = is_alone.then_some(true);
         }
-        state.rax_is = rax_is.filter(|_| state.is_alone() && it.mnemonic() != M::Cmpxchg);
+        state.rax_is = rax_is.filter(|_| is_alone && it.mnemonic() != M::Cmpxchg);
         if state.registers[RSP].stack == 0 {
             state.begin_stack(it.ip() as u32);
         }

@@ -28,6 +28,9 @@ const MOST_JOINS: u32 = 16;
 const MOST_CALLS: u32 = 60;
 /// What a call counts as of a function that is not the kernel's.
 pub(crate) const HANDLER: u64 = 1 << 32;
+/// What the taking of a lock counts as for which others may wait, and its giving.
+pub(crate) const WAIT: u64 = 1 << 40;
+pub(crate) const GIVE: u64 = 1 << 44;
 /// What a round counts as of an instruction that repeats itself as often as a library's function is told.
 pub(crate) const REPEATED: u64 = 1 << 48;
 /// The stack of which nothing is known.
@@ -157,6 +160,8 @@ pub(crate) struct Explorer<'e> {
     pub(crate) edges: Vec<Vec<Edge>>,
     /// Where interrupts are switched off, by instruction: the states behind it.
     pub(crate) starts: BTreeMap<u64, BTreeSet<u32>>,
+    /// States behind the taking of a lock.
+    pub(crate) holds: BTreeSet<u32>,
     /// Those that change the interrupt flag that were come to.
     pub(crate) visited: BTreeSet<u64>,
     /// Where it goes on behind what was not looked at, and where it would have come back to: with which interrupt flag, and in
@@ -197,6 +202,7 @@ impl<'e> Explorer<'e> {
             states: Vec::new(),
             edges: Vec::new(),
             starts: BTreeMap::new(),
+            holds: BTreeSet::new(),
             visited: BTreeSet::new(),
             lost: BTreeSet::new(),
             passed: BTreeSet::new(),
@@ -259,6 +265,14 @@ impl<'e> Explorer<'e> {
     /// A stretch begins behind an instruction, or with it where an interrupt comes in.
     pub(crate) fn start(&mut self, place: u64, state: u32) {
         self.starts.entry(place).or_default().insert(state);
+    }
+
+    /// From here on a way ends where a lock is given.
+    pub(crate) fn end_at_gives(&mut self) {
+        let gives = |it: &&mut Edge| it.cost % REPEATED >= GIVE;
+        for edge in self.edges.iter_mut().flatten().filter(gives) {
+            (edge.to, edge.switches) = (To::End(0), false);
+        }
     }
 
     /// Looks at what can be reached; whether that is all.
@@ -467,6 +481,15 @@ impl<'e> Explorer<'e> {
             {
                 return;
             }
+            let lock = self
+                .marks
+                .lock(ip)
+                .filter(|_| state.interrupts != Interrupts::On);
+            cost += match lock {
+                Some(true) => WAIT,
+                Some(false) => GIVE,
+                None => 0,
+            };
             let is_last = state.interrupts == Interrupts::Shadow;
             cost += u64::from(state.interrupts != Interrupts::On);
             let switched = match self.off {
@@ -496,6 +519,7 @@ impl<'e> Explorer<'e> {
             }
             match after.len() {
                 1 if !is_last
+                    && lock.is_none()
                     && decoded.it.flow_control() == FlowControl::Next
                     && decoded.branch.is_none() =>
                 {
@@ -519,6 +543,10 @@ impl<'e> Explorer<'e> {
                             Next::On(mut next) => {
                                 if is_last {
                                     next.interrupts = Interrupts::On;
+                                }
+                                if lock == Some(true) && next.interrupts != Interrupts::On {
+                                    let to = self.state(next.clone());
+                                    self.holds.insert(to);
                                 }
                                 self.go(from, cost, next);
                             }

@@ -327,6 +327,21 @@ impl Image {
         found.map(|(_, address)| *address)
     }
 
+    /// Static keys that branches look at, with their paths in Rust: symbols whose value is the number.
+    pub(crate) fn keys(&self) -> BTreeMap<u64, String> {
+        let used: BTreeSet<u64> = self
+            .code
+            .iter()
+            .filter_map(|it| Some(u64::from(it.branch?.1)))
+            .collect();
+        let is_path = |name: &str| name.starts_with("_ZN") || name.starts_with("_R");
+        let named = self
+            .symbols
+            .iter()
+            .filter(|(name, at)| used.contains(at) && is_path(name));
+        named.map(|(name, at)| (*at, demangled(name))).collect()
+    }
+
     /// Whether there is an instruction.
     pub(crate) fn is_code(&self, address: u64) -> bool {
         self.number(address).is_some()

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::cost::Cost;
-use crate::explore::{Edge, Explorer, HANDLER, REPEATED, Refusal, To};
+use crate::explore::{Edge, Explorer, HANDLER, Refusal, To, WAIT};
 
 /// What is known of the ways from a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +33,11 @@ pub(crate) enum Goal {
     Handler,
 }
 
+/// How many there are.
+pub(crate) const GOALS: usize = 4;
+
 impl Goal {
-    pub(crate) const ALL: [Self; 4] = [Self::End, Self::Thread, Self::Return, Self::Handler];
+    pub(crate) const ALL: [Self; GOALS] = [Self::End, Self::Thread, Self::Return, Self::Handler];
 }
 
 /// The longest ways from one state.
@@ -43,7 +46,7 @@ struct Ways {
     /// To the next place that counts, and the first edge.
     on: Option<(Cost, u32)>,
     /// To each goal, without coming to one.
-    to: [Option<(Cost, u32)>; 4],
+    to: [Option<(Cost, u32)>; GOALS],
     /// Why nothing is known.
     refused: Option<(Refusal, u64)>,
 }
@@ -248,7 +251,7 @@ impl<'e, 'x> Longest<'e, 'x> {
 
 /// Whether it ends with the call of a function that is not the kernel's.
 fn is_handlers(edge: &Edge) -> bool {
-    edge.cost % REPEATED >= HANDLER
+    edge.cost % WAIT >= HANDLER
 }
 
 /// What a state counts.
@@ -355,7 +358,7 @@ impl Search<'_, '_> {
         for (nr, edge) in self.explorer.edges[state].iter().enumerate() {
             let own = Cost::of_edge(edge.cost);
             let mut on = None;
-            let mut to = [const { None }; 4];
+            let mut to = [const { None }; GOALS];
             match edge.to {
                 To::Refused(refusal, ip) => {
                     found.refused = found.refused.or(Some((refusal, ip)));

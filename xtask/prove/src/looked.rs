@@ -8,7 +8,7 @@ use takt_base::spread;
 use crate::cost::Cost;
 use crate::explore::{Explorer, Machine, Off, Refusal};
 use crate::image::Image;
-use crate::longest::{Bound, Goal, Longest};
+use crate::longest::{Bound, GOALS, Goal, Longest};
 use crate::state::Interrupts;
 
 /// How often it is begun anew with more calls followed.
@@ -81,9 +81,9 @@ pub(crate) enum Root {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     /// To each [`Goal`] the most instructions, and the way: the first instructions of its blocks, then its last one.
-    pub(crate) most: [Option<(Cost, Vec<u64>)>; 4],
+    pub(crate) most: [Option<(Cost, Vec<u64>)>; GOALS],
     /// Why there is no bound of that, and where.
-    pub(crate) refused: [Option<(Refusal, u64)>; 4],
+    pub(crate) refused: [Option<(Refusal, u64)>; GOALS],
 }
 
 /// What was found from one root, or from all.
@@ -91,6 +91,8 @@ pub(crate) struct Known {
 pub(crate) struct Found {
     /// Stretches by the instruction that they begin with, or behind.
     pub(crate) stretches: BTreeMap<u64, Known>,
+    /// From where locks of several CPUs are taken.
+    pub(crate) holds: Known,
     /// States that were looked at.
     pub(crate) states: usize,
     /// Instructions that change the interrupt flag that were come to.
@@ -111,6 +113,16 @@ pub(crate) struct Found {
 }
 
 impl Known {
+    fn add_bound(&mut self, goal: Goal, bound: Bound) {
+        let mut found = Self::default();
+        match bound {
+            Bound::Fatal => {}
+            Bound::Refused(why, at) => found.refused[goal as usize] = Some((why, at)),
+            Bound::Most(most, way) => found.most[goal as usize] = Some((most, way)),
+        }
+        self.add(&found);
+    }
+
     fn add(&mut self, other: &Self) {
         for (refused, others) in self.refused.iter_mut().zip(&other.refused) {
             *refused = refused.or(*others);
@@ -138,6 +150,7 @@ impl Found {
         for (begin, known) in &other.stretches {
             self.stretches.entry(*begin).or_default().add(known);
         }
+        self.holds.add(&other.holds);
         self.states += other.states;
         self.visited.extend(&other.visited);
         self.lost.extend(&other.lost);
@@ -363,7 +376,7 @@ fn look_from(machine: Machine<'_>, followed: &BTreeSet<u64>, root: Root) -> Foun
     unreachable!("the last rung is of no states alike")
 }
 
-fn told(explorer: Explorer<'_>) -> Found {
+fn told(mut explorer: Explorer<'_>) -> Found {
     let longest = Longest::new(&explorer);
     let mut stretches: BTreeMap<u64, Known> = BTreeMap::new();
     let (mut met, mut needed) = (BTreeSet::new(), BTreeSet::new());
@@ -376,24 +389,27 @@ fn told(explorer: Explorer<'_>) -> Found {
                 let counts = |it: &u64| {
                     let nr = explorer.marks().rounds(*it);
                     nr.and_then(|nr| most.each.get(nr))
-                        .is_some_and(|it| *it != [0; 2])
+                        .is_some_and(|it| *it != [0; 3])
                 };
                 needed.extend(places.iter().copied().filter(counts));
                 met.extend(places);
             }
-            let mut found = Known::default();
-            for goal in Goal::ALL {
-                match longest.of(*state, goal).0 {
-                    Bound::Fatal => {}
-                    Bound::Refused(why, at) => found.refused[goal as usize] = Some((why, at)),
-                    Bound::Most(most, way) => found.most[goal as usize] = Some((most, way)),
-                }
-            }
-            known.add(&found);
+            Goal::ALL
+                .into_iter()
+                .for_each(|it| known.add_bound(it, longest.of(*state, it).0));
+        }
+    }
+    let mut holds = Known::default();
+    if !explorer.holds.is_empty() {
+        explorer.end_at_gives();
+        let longest = Longest::new(&explorer);
+        for state in &explorer.holds {
+            holds.add_bound(Goal::End, longest.of(*state, Goal::End).0);
         }
     }
     Found {
         stretches,
+        holds,
         states: explorer.states.len(),
         met,
         needed,

@@ -74,6 +74,12 @@ pub(crate) struct Marks {
     flags: BTreeMap<u64, (bool, usize)>,
     /// Where a register is not 0.
     not_null: BTreeMap<u64, usize>,
+    /// Where locks of several CPUs are taken, or given.
+    locks: BTreeMap<u64, bool>,
+    /// Whether several CPUs run.
+    pub(crate) is_smp: bool,
+    /// What is counted that happens by other CPUs only, by its number.
+    by_others: BTreeSet<usize>,
     /// What is counted.
     counted: Vec<String>,
     /// Texts of which something can be set, and whether they count.
@@ -103,6 +109,7 @@ impl Marks {
     pub(crate) fn new(image: &Image, config: &Config) -> Result<Self> {
         let mut marks = Self {
             counted: vec!["bytes that memcpy, memmove or memset is called for".to_owned()],
+            is_smp: config.cpus() > 1,
             library: LIBRARY.iter().filter_map(|it| image.symbol(it)).collect(),
             ..Self::default()
         };
@@ -129,7 +136,12 @@ impl Marks {
         config.check(image, &marks.settable)?;
         marks.keys = config.keys(image);
         let smp = image.symbol_of(SMP).map(|address| address as u16);
-        marks.keys.extend(smp.map(|it| (it, Setting::Off)));
+        let is = if marks.is_smp {
+            Setting::On
+        } else {
+            Setting::Off
+        };
+        marks.keys.extend(smp.map(|it| (it, is)));
         Ok(marks)
     }
 
@@ -160,18 +172,26 @@ impl Marks {
             NONZERO => _ = self.nonzero.insert(at),
             4 => _ = self.handlers.insert(at),
             5 => {
-                let known = self.counted.iter().position(|it| it == text);
-                let nr = known.unwrap_or_else(|| {
-                    self.counted.push(text.to_owned());
-                    self.counted.len() - 1
-                });
+                let nr = self.number(text);
                 self.settable.insert(text.to_owned(), true);
                 match config.most(text) {
                     Some(most) => _ = self.limited.insert(at, (nr, most)),
                     None => _ = self.rounds.insert(at, nr),
                 }
             }
-            6 => _ = self.not_alone.insert(at),
+            6 if self.is_smp => {
+                let counts = format!("times that it is not so: {text}");
+                let nr = self.number(&counts);
+                self.by_others.insert(nr);
+                self.settable.insert(counts.clone(), true);
+                match config.most(&counts) {
+                    Some(most) => _ = self.limited.insert(at, (nr, most)),
+                    None => _ = self.rounds.insert(at, nr),
+                }
+            }
+            // How long a lock is waited for is told apart.
+            6 | 20 => _ = self.not_alone.insert(at),
+            19 | 21 => _ = self.locks.insert(at, kind == 19),
             16 => {
                 self.settable.insert(text.to_owned(), false);
                 if config.is_without(text) {
@@ -208,6 +228,25 @@ impl Marks {
             self.told.push(Mark { at, text });
         }
         Ok(())
+    }
+
+    /// The number of what is counted by that text.
+    fn number(&mut self, text: &str) -> usize {
+        let known = self.counted.iter().position(|it| it == text);
+        known.unwrap_or_else(|| {
+            self.counted.push(text.to_owned());
+            self.counted.len() - 1
+        })
+    }
+
+    /// Whether a lock of several CPUs is taken there, or given.
+    pub(crate) fn lock(&self, ip: u64) -> Option<bool> {
+        self.locks.get(&ip).copied()
+    }
+
+    /// Whether what is counted by that number happens by other CPUs only.
+    pub(crate) fn is_by_others(&self, nr: usize) -> bool {
+        self.by_others.contains(&nr)
     }
 
     /// What a place says of the guards that keep interrupts off.

@@ -25,6 +25,12 @@ pub struct Proof {
     pub schema: &'static str,
     /// Whether any static key may be on, or none is.
     pub any_keys: bool,
+    /// How many CPUs run at most.
+    pub cpus: u32,
+    /// How long a CPU has a lock for which others wait, if there are several.
+    pub hold: Option<Way>,
+    /// Why that is not known.
+    pub hold_refused: Option<Refused>,
     /// States that were looked at.
     pub states: usize,
     /// The stretches, by where they begin.
@@ -46,6 +52,8 @@ pub struct Growth {
     pub each: u64,
     /// Calls of functions more for each that are not the kernel's.
     pub handlers: u64,
+    /// Waits more for each for a lock.
+    pub waits: u64,
 }
 
 /// A stretch with interrupts or preemption off.
@@ -64,7 +72,9 @@ pub struct Stretch {
     pub bound: Option<u64>,
     /// Calls of functions on its ways that are not the kernel's, at most: what these take comes on top.
     pub handlers: u64,
-    /// What comes on top of both where loops go round as often as something happens.
+    /// Waits on its ways for a lock that another CPU may have, at most: what these take comes on top, too.
+    pub waits: u64,
+    /// What comes on top of all three where loops go round as often as something happens.
     pub grows: Vec<Growth>,
     /// Why there is no bound, and the instruction.
     pub refused: Option<Refused>,
@@ -95,6 +105,8 @@ pub struct Way {
     pub bound: u64,
     /// As [`Stretch::handlers`].
     pub handlers: u64,
+    /// As [`Stretch::waits`].
+    pub waits: u64,
     /// As [`Stretch::grows`].
     pub grows: Vec<Growth>,
 }
@@ -236,7 +248,7 @@ fn proof_of(machine: Machine<'_>, config: &Config, found: Found) -> Result<Proof
     };
     if let Some(nr) = counted(&found.met)
         .difference(&counted(&found.needed))
-        .next()
+        .find(|it| !marks.is_by_others(**it))
         && machine.off == Off::Irqs
     {
         bail!(
@@ -253,6 +265,9 @@ fn proof_of(machine: Machine<'_>, config: &Config, found: Found) -> Result<Proof
     Ok(Proof {
         schema: SCHEMA,
         any_keys: config.any_keys,
+        cpus: config.cpus(),
+        hold: way(marks, &found.holds, Goal::End),
+        hold_refused: found.holds.refused[Goal::End as usize].map(|(why, at)| Refused { why, at }),
         states: found.states,
         stretches: stretches.collect(),
         calls: Vec::new(),
@@ -277,6 +292,7 @@ fn told(machine: Machine<'_>, begin: u64, known: &Known, goal: Goal) -> Stretch 
         is_entry,
         bound: most.as_ref().map(|it| it.bound),
         handlers: most.as_ref().map_or(0, |it| it.handlers),
+        waits: most.as_ref().map_or(0, |it| it.waits),
         grows: most.map_or(Vec::new(), |it| it.grows),
         refused: refused.map(|(why, at)| Refused { why, at }),
         thread: way(Goal::Thread),
@@ -293,15 +309,17 @@ fn way(marks: &Marks, known: &Known, goal: Goal) -> Option<Way> {
         return None;
     }
     let each = most.each.iter().enumerate();
-    let grows = each.filter(|(_, it)| **it != [0; 2]);
+    let grows = each.filter(|(_, it)| **it != [0; 3]);
     Some(Way {
         bound: most.own,
         handlers: most.handlers,
+        waits: most.waits,
         grows: grows
-            .map(|(nr, [each, handlers])| Growth {
+            .map(|(nr, [each, handlers, waits])| Growth {
                 counts: marks.counted(nr).to_owned(),
                 each: *each,
                 handlers: *handlers,
+                waits: *waits,
             })
             .collect(),
     })

@@ -9,6 +9,7 @@
 //! | `bounded!` | how often a stretch comes here is n; what n counts | nothing: n is free; one that stands in no loop fails |
 //! | `not_alone!` | while one CPU runs nobody comes here | that more than one runs |
 //! | kinds 17 and 18 | the instruction disables preemption once more, once less | |
+//! | kinds 19, 20 and 21 | a lock of several CPUs is taken, waited for, given | |
 //! | `only_with!` | nobody comes here in a system without what it names, if whoever proves says so | nothing: the code around it asks |
 //! | `guard_begins!`, `guard_ends!`, `guards_left!` | the running thread counts an `IrqGuard` more, one less; there are some | with interrupts on it counts none |
 //! | `flags_kept!`, `flags_again!` | the flags in this register are those in that one | they are the same |

@@ -4,7 +4,7 @@ use super::asm::Asm;
 use crate::config::Config;
 use crate::explore::Refusal;
 use crate::looked::All;
-use crate::prove::{Stretch, prove_anew, prove_image};
+use crate::prove::{Proof, Stretch, prove_anew, prove_image};
 use crate::tests::machine::run;
 
 const EBX: u8 = 3;
@@ -24,6 +24,9 @@ const FLAGS_AGAIN: u32 = 13;
 const APART: u32 = 14;
 const NOT_NULL: u32 = 15;
 const ONLY_WITH: u32 = 16;
+const LOCK_TAKEN: u32 = 19;
+const LOCK_WAITS: u32 = 20;
+const LOCK_GIVEN: u32 = 21;
 
 fn only(asm: &mut Asm) -> Stretch {
     let all = prove_image(&asm.image(), false).unwrap().stretches;
@@ -304,4 +307,78 @@ fn flags_that_were_kept_are_there_again() {
     };
     assert_eq!(with(true).bound, Some(4));
     assert_eq!(with(false).refused.unwrap().why, Refusal::Flags);
+}
+
+/// All of the code in a system of which that is known.
+fn proved(asm: &mut Asm, words: &[&str]) -> Proof {
+    let config = Config::new(false, words.iter().map(|it| (*it).to_owned()));
+    let proof = prove_anew(&asm.image(), &config.unwrap(), &All::default());
+    proof.unwrap().0
+}
+
+#[test]
+fn with_several_cpus_waits_for_locks_come_on_top_and_the_longest_hold_is_known() {
+    let mut asm = Asm::default();
+    let lock = |asm: &mut Asm, name: &str, held: usize| {
+        let (look, free) = (format!("{name} look"), format!("{name} free"));
+        asm.mark(LOCK_TAKEN, "").nops(1).place(&look);
+        asm.test(ESI).jcc(JE, &free).mark(LOCK_WAITS, "").nops(1);
+        asm.jmp(&look).place(&free).nops(held);
+        asm.mark(LOCK_GIVEN, "").nops(1);
+    };
+    asm.function("f").cli();
+    lock(&mut asm, "one", 5);
+    asm.nops(3);
+    lock(&mut asm, "two", 9);
+    asm.sti().nops(1).ret();
+    let proof = proved(&mut asm, &["cpus=3"]);
+    let [it] = &proof.stretches[..] else {
+        panic!("{proof:?}")
+    };
+    let each = |held: u64| 1 + 2 + held + 1;
+    assert_eq!((it.bound, it.waits), (Some(each(5) + 3 + each(9) + 2), 2));
+    // From behind where it is taken.
+    assert_eq!((proof.cpus, proof.hold.unwrap().bound), (3, each(9) - 1));
+}
+
+#[test]
+fn a_lock_that_is_held_for_who_knows_how_long_has_no_hold() {
+    let mut asm = Asm::default();
+    asm.function("f").cli().mark(LOCK_TAKEN, "").nops(1);
+    asm.place("on").test(ESI).jcc(JNE, "on");
+    asm.mark(LOCK_GIVEN, "").nops(1).sti().nops(1).ret();
+    let proof = proved(&mut asm, &["cpus=2"]);
+    assert_eq!(proof.hold_refused.unwrap().why, Refusal::Loop);
+    assert!(proof.hold.is_none());
+}
+
+#[test]
+fn with_several_cpus_others_are_waited_for_and_interfere() {
+    let wait = || {
+        let mut asm = Asm::default();
+        asm.function("f")
+            .cli()
+            .place("on")
+            .test(ESI)
+            .jcc(JE, "free");
+        asm.mark(NOT_ALONE, "it is free").nops(1).jmp("on");
+        asm.place("free").nops(2).sti().ret();
+        asm
+    };
+    let it = &proved(&mut wait(), &["cpus=2"]).stretches[0];
+    // To the first time, and from the last one on.
+    assert_eq!(it.bound, Some((1 + 2 - 1) + 2 + 2 + 2 + 2));
+    let grows = [(&*it.grows[0].counts, it.grows[0].each)];
+    assert_eq!(grows, [("times that it is not so: it is free", 4)]);
+    // mov eax, [rdi]; lock cmpxchg [rdi], ecx: on one CPU it is what was read.
+    let mut asm = Asm::default();
+    asm.function("f").cli().bytes(&[0x8b, 0x07]);
+    asm.bytes(&[0xf0, 0x0f, 0xb1, 0x0f]).jcc(JE, "same").nops(7);
+    asm.place("same").sti().ret();
+    let bound = |asm: &mut Asm, words: &[&str]| proved(asm, words).stretches[0].bound;
+    assert_eq!(bound(&mut asm, &["cpus=1"]), Some(3 + 2));
+    assert_eq!(bound(&mut asm, &["cpus=2"]), Some(3 + 7 + 2));
+    for word in ["cpus=0", "cpus=any"] {
+        assert!(Config::new(false, [word.to_owned()]).is_err());
+    }
 }

@@ -184,11 +184,13 @@ mod tests {
             is_entry: false,
             bound,
             handlers: 0,
+            waits: 0,
             grows: bound
                 .map(|it| Growth {
                     counts: "rounds".into(),
                     each: it,
                     handlers: 0,
+                    waits: 0,
                 })
                 .into_iter()
                 .collect(),
@@ -211,6 +213,9 @@ mod tests {
             schema: crate::prove::SCHEMA,
             any_keys: false,
             config: Vec::new(),
+            cpus: 1,
+            hold: None,
+            hold_refused: None,
             states: 1,
             stretches,
             calls: Vec::new(),

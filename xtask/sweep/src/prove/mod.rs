@@ -31,6 +31,9 @@ pub const SCHEMA: &str = "takt.proof/4";
 struct Found {
     schema: String,
     any_keys: bool,
+    cpus: u32,
+    hold: Option<Way>,
+    hold_refused: Option<FoundRefused>,
     states: usize,
     stretches: Vec<FoundStretch>,
     calls: Vec<FoundWhole>,
@@ -53,6 +56,8 @@ pub struct Growth {
     pub each: u64,
     /// Calls of handlers more for each.
     pub handlers: u64,
+    /// Waits more for each for a lock.
+    pub waits: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -63,6 +68,7 @@ struct FoundStretch {
     is_entry: bool,
     bound: Option<u64>,
     handlers: u64,
+    waits: u64,
     grows: Vec<Growth>,
     refused: Option<FoundRefused>,
     thread: Option<Way>,
@@ -85,6 +91,8 @@ pub struct Way {
     pub bound: u64,
     /// As [`Stretch::handlers`].
     pub handlers: u64,
+    /// As [`Stretch::waits`].
+    pub waits: u64,
     /// As [`Stretch::grows`].
     pub grows: Vec<Growth>,
 }
@@ -167,6 +175,12 @@ pub struct Proof {
     pub any_keys: bool,
     /// What is known of the system besides its image.
     pub config: Vec<String>,
+    /// How many CPUs run at most.
+    pub cpus: u32,
+    /// How long a CPU has a lock for which others wait, if there are several: a wait takes that once for each of the others.
+    pub hold: Option<Way>,
+    /// Why that is not known.
+    pub hold_refused: Option<Refused>,
     /// States that were looked at.
     pub states: usize,
     /// The stretches: those without a bound first, then the longest first.
@@ -205,7 +219,9 @@ pub struct Stretch {
     pub bound: Option<u64>,
     /// Calls of handlers, at most: what they take comes on top.
     pub handlers: u64,
-    /// What comes on top of both for each of what loops count.
+    /// Waits for a lock that another CPU may have, at most: what these take comes on top, too.
+    pub waits: u64,
+    /// What comes on top of all three for each of what loops count.
     pub grows: Vec<Growth>,
     /// Why there is no bound.
     pub refused: Option<Refused>,
@@ -235,6 +251,15 @@ pub struct Whole {
     pub stretch: Stretch,
 }
 
+impl FoundRefused {
+    fn named(self, names: &Names) -> Refused {
+        Refused {
+            why: self.why,
+            at: place_of(names, self.at),
+        }
+    }
+}
+
 impl FoundWhole {
     fn named(self, names: &Names) -> Whole {
         Whole {
@@ -255,11 +280,9 @@ impl FoundStretch {
             is_entry: self.is_entry,
             bound: self.bound,
             handlers: self.handlers,
+            waits: self.waits,
             grows: self.grows,
-            refused: self.refused.map(|it| Refused {
-                why: it.why,
-                at: place(it.at),
-            }),
+            refused: self.refused.map(|it| it.named(names)),
             thread: self.thread,
             same: self.same,
             handler: self.handler,
@@ -327,6 +350,9 @@ impl Proof {
             schema: SCHEMA,
             any_keys: found.any_keys,
             config: Vec::new(),
+            cpus: found.cpus,
+            hold: found.hold,
+            hold_refused: found.hold_refused.map(|it| it.named(&names)),
             states: found.states,
             stretches,
             calls: found.calls.into_iter().map(|it| it.named(&names)).collect(),
@@ -388,7 +414,10 @@ impl Proof {
                 |it: &&Stretch| it.place == one.place && it.off == one.off && !it.to_thread;
             let same = self.stretches.iter().filter(is_same);
             let bounds: Option<Vec<_>> = same
-                .map(|it| it.bound.filter(|_| it.handlers == 0 && it.grows.is_empty()))
+                .map(|it| {
+                    it.bound
+                        .filter(|_| it.handlers == 0 && it.waits == 0 && it.grows.is_empty())
+                })
                 .collect();
             bounds.and_then(|it| it.into_iter().max())
         };
@@ -431,6 +460,7 @@ mod tests {
             is_entry: false,
             bound,
             handlers: 0,
+            waits: 0,
             grows: Vec::new(),
             thread: None,
             same: None,
@@ -451,6 +481,9 @@ mod tests {
             schema: SCHEMA,
             any_keys: false,
             config: Vec::new(),
+            cpus: 1,
+            hold: None,
+            hold_refused: None,
             states: 1,
             stretches,
             calls: Vec::new(),
@@ -482,6 +515,7 @@ mod tests {
                     counts: "timers".into(),
                     each: 3,
                     handlers: 0,
+                    waits: 0,
                 }],
                 ..stretch("a", Some(5), Some(6))
             }],

@@ -44,14 +44,19 @@ fn write_into(out: &mut String, proof: &Proof, shown: Shown) -> fmt::Result {
     } else {
         "static keys off"
     };
+    let cpus = match proof.cpus {
+        1 => "one CPU".to_owned(),
+        nr => format!("{nr} CPUs"),
+    };
     write!(
         out,
-        "Stretches with interrupts off, in instructions: one CPU, {keys}"
+        "Stretches with interrupts off, in instructions: {cpus}, {keys}"
     )?;
     for it in &proof.config {
         write!(out, ", {it}")?;
     }
     writeln!(out, "\n")?;
+    hold(out, proof)?;
     head(out, shown)?;
     for it in bounded.iter().filter(|it| is_of_irqs(it)) {
         row(out, it, shown)?;
@@ -210,7 +215,7 @@ fn row(out: &mut String, it: &Stretch, shown: Shown) -> fmt::Result {
             ratio.map_or_else(String::new, |it| format!("{it:.2}")),
         )?;
     }
-    besides(out, &it.place, it.handlers, &it.grows)?;
+    besides(out, &it.place, [it.handlers, it.waits], &it.grows)?;
     if shown.path {
         for step in &it.path {
             writeln!(out, "           {step}")?;
@@ -223,28 +228,63 @@ fn row(out: &mut String, it: &Stretch, shown: Shown) -> fmt::Result {
 fn way(out: &mut String, way: &Option<Way>, place: &str) -> fmt::Result {
     let Some(way) = way else { return Ok(()) };
     write!(out, "{:>6}", way.bound)?;
-    besides(out, place, way.handlers, &way.grows)
+    besides(out, place, [way.handlers, way.waits], &way.grows)
+}
+
+/// What a wait for a lock takes, by the formula of the kernel's locks: each of the others has it once.
+fn hold(out: &mut String, proof: &Proof) -> fmt::Result {
+    if proof.cpus < 2 {
+        return Ok(());
+    }
+    let others = u64::from(proof.cpus - 1);
+    match (&proof.hold, &proof.hold_refused) {
+        (Some(hold), None) => {
+            let [most, longest] = [others * hold.bound, hold.bound];
+            writeln!(
+                out,
+                "A wait for a lock takes {most} at most: {others} others have it for {longest} each"
+            )?;
+            grows(out, &hold.grows)?;
+        }
+        (_, Some(why)) => writeln!(
+            out,
+            "How long a lock is waited for is not known, because of {}: {}",
+            why.why.name(),
+            why.at
+        )?,
+        (None, None) => writeln!(out, "No lock is taken")?,
+    }
+    writeln!(out)
 }
 
 /// Behind a bound: where it begins, and what comes on top.
-fn besides(out: &mut String, place: &str, handlers: u64, grows: &[Growth]) -> fmt::Result {
-    write!(out, "  {place}")?;
-    match handlers {
-        0 => writeln!(out)?,
-        1 => writeln!(out, ", and its handler")?,
-        nr => writeln!(out, ", and {nr} handlers")?,
-    }
-    for it in grows {
-        write!(
+fn besides(out: &mut String, place: &str, more: [u64; 2], growths: &[Growth]) -> fmt::Result {
+    writeln!(out, "  {place}{}", on_top(more, "its handler"))?;
+    grows(out, growths)
+}
+
+fn grows(out: &mut String, growths: &[Growth]) -> fmt::Result {
+    growths.iter().try_for_each(|it| {
+        let more = on_top([it.handlers, it.waits], "a handler");
+        writeln!(
             out,
-            "           + {} for each of the {}",
+            "           + {} for each of the {}{more}",
             it.each, it.counts
-        )?;
-        match it.handlers {
-            0 => writeln!(out)?,
-            1 => writeln!(out, ", and a handler")?,
-            nr => writeln!(out, ", and {nr} handlers")?,
-        }
-    }
-    Ok(())
+        )
+    })
+}
+
+/// Handlers and waits.
+fn on_top([handlers, waits]: [u64; 2], one: &str) -> String {
+    let handlers = match handlers {
+        0 => String::new(),
+        1 => format!(", and {one}"),
+        nr => format!(", and {nr} handlers"),
+    };
+    let waits = match waits {
+        0 => String::new(),
+        1 => ", and a wait for a lock".to_owned(),
+        nr => format!(", and {nr} waits for locks"),
+    };
+    handlers + &waits
 }
