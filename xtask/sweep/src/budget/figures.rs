@@ -173,7 +173,7 @@ fn longest(stretch: &Stretch, kind: Kind) -> u64 {
 mod tests {
     use super::*;
     use crate::budget::{Budget, changes};
-    use crate::prove::{Growth, Refused, Stretch, Why};
+    use crate::prove::{Growth, Refused, Stretch, Way, Why};
 
     fn stretch(place: &str, bound: Option<u64>) -> Stretch {
         Stretch {
@@ -208,8 +208,8 @@ mod tests {
         }
     }
 
-    fn figures(stretches: Vec<Stretch>) -> BTreeMap<String, u64> {
-        let proof = Proof {
+    fn proof(stretches: Vec<Stretch>) -> Proof {
+        Proof {
             schema: crate::prove::SCHEMA,
             any_keys: false,
             config: Vec::new(),
@@ -221,8 +221,63 @@ mod tests {
             calls: Vec::new(),
             unreached: Vec::new(),
             marks: Vec::new(),
+        }
+    }
+
+    fn figures(stretches: Vec<Stretch>) -> BTreeMap<String, u64> {
+        of_proof(&proof(stretches))
+    }
+
+    #[test]
+    fn an_entrys_ways_and_calls_that_block_have_figures() {
+        let way = |bound| {
+            Some(Way {
+                bound,
+                handlers: 0,
+                waits: 0,
+                grows: Vec::new(),
+            })
         };
-        of_proof(&proof)
+        let entry = Stretch {
+            is_entry: true,
+            same: way(95),
+            handler: way(44),
+            ..stretch("takt_irq_stubs", Some(415))
+        };
+        // A section that is none has such ways, too.
+        let section = Stretch {
+            is_entry: false,
+            same: way(95),
+            ..stretch("f::g (f.rs:1)", Some(9))
+        };
+        let call = |name: &str, bound: u64| Whole {
+            name: name.into(),
+            stretch: Stretch {
+                off: Off::Nothing,
+                thread: Some(Way {
+                    grows: vec![Growth {
+                        counts: "steps".into(),
+                        each: 7,
+                        handlers: 0,
+                        waits: 0,
+                    }],
+                    ..way(bound).unwrap()
+                }),
+                ..stretch("f (f.rs:7)", Some(bound))
+            },
+        };
+        let proof = Proof {
+            calls: vec![call("park", 384), call("park", 1109)],
+            ..proof(vec![entry, section])
+        };
+        let found = of_proof(&proof);
+        let is = |name: &str, value: u64| assert_eq!(found.get(name), Some(&value), "{found:?}");
+        is("return.takt_irq_stubs", 95);
+        is("handler.takt_irq_stubs", 44);
+        is("call.park", 1109);
+        is("grows.park, steps", 7);
+        assert!(!found.contains_key("return.f::g"));
+        assert!(found.keys().all(|it| is_of_proof(it)));
     }
 
     #[test]

@@ -531,6 +531,85 @@ mod tests {
     }
 
     #[test]
+    fn an_entrys_ways_and_calls_that_block_have_parts_of_their_own() {
+        let way = |bound| {
+            Some(Way {
+                bound,
+                handlers: 0,
+                waits: 0,
+                grows: Vec::new(),
+            })
+        };
+        let entry = Stretch {
+            is_entry: true,
+            same: way(95),
+            handler: way(44),
+            ..stretch("takt_irq_stubs", Some(415), None)
+        };
+        let call = |name: &str, thread: Option<Way>| Whole {
+            name: name.into(),
+            stretch: Stretch {
+                off: Off::Nothing,
+                bound: thread.as_ref().map(|it| it.bound),
+                refused: None,
+                thread,
+                ..stretch("f (f.rs:7)", None, None)
+            },
+        };
+        let proof = Proof {
+            calls: vec![call("sleep", way(384)), call("never", None)],
+            ..proof(vec![entry])
+        };
+        let text = text(&proof, Shown::default());
+        for part in [
+            "to its return to what it came upon\n\n bound  begins at\n    95  takt_irq_stubs\n",
+            "to the call of its handler\n\n bound  begins at\n    44  takt_irq_stubs\n",
+            "interrupts come on top\n\n bound  begins at\n   384  sleep: f (f.rs:7)\n",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("never"), "{text}");
+    }
+
+    #[test]
+    fn with_several_cpus_a_wait_for_a_lock_is_as_long_as_all_others_have_it() {
+        let with = |hold: Option<u64>| {
+            let hold = hold.map(|bound| Way {
+                bound,
+                handlers: 0,
+                waits: 0,
+                grows: Vec::new(),
+            });
+            let why = || Refused {
+                why: Why::Loop,
+                at: "g (g.rs:2)".into(),
+            };
+            let waits = Stretch {
+                waits: 2,
+                ..stretch("f (f.rs:7)", Some(50), Some(60))
+            };
+            let proof = Proof {
+                cpus: 4,
+                hold_refused: hold.is_none().then(why),
+                hold,
+                ..proof(vec![waits])
+            };
+            // What they take comes on top.
+            assert!(proof.refuted().is_empty());
+            text(&proof, Shown::default())
+        };
+        let known = with(Some(80));
+        for part in [
+            "4 CPUs",
+            "A wait for a lock takes 240 at most: 3 others have it for 80 each",
+            "    50  f (f.rs:7), and 2 waits for locks\n",
+        ] {
+            assert!(known.contains(part), "{known}");
+        }
+        assert!(with(None).contains("not known, because of a loop without a bound: g (g.rs:2)"));
+    }
+
+    #[test]
     fn what_has_no_bound_is_said_apart() {
         let proof = proof(vec![
             stretch("f (f.rs:1)", None, None),
