@@ -76,7 +76,7 @@ fn write_into(out: &mut String, proof: &Proof, shown: Shown) -> fmt::Result {
         shown,
     )?;
     let entries = of(&bounded, |it| it.is_entry && !it.to_thread);
-    let ways: [(&str, fn(&Stretch) -> &Option<Way>); 2] = [
+    let ways: [(&str, WayOf); 2] = [
         ("to its return to what it came upon", |it| &it.same),
         ("to the call of its handler", |it| &it.handler),
     ];
@@ -156,6 +156,9 @@ fn part<T: Copy>(
     head(out, shown)?;
     all.iter().try_for_each(|it| row(out, *it))
 }
+
+/// Some of a stretch's ways.
+type WayOf = fn(&Stretch) -> &Option<Way>;
 
 fn is_of_irqs(it: &Stretch) -> bool {
     it.off == Off::Irqs && !it.to_thread
