@@ -12,7 +12,7 @@ use iced_x86::{Instruction, Mnemonic as M, OpAccess, OpKind, Register};
 use crate::image::{Decoded, Image};
 use crate::live::{Live, is_rest_used};
 use crate::marks::Marks;
-use crate::state::{Frames, RSP, State};
+use crate::state::{Frames, Place, RSP, State};
 use crate::value::Value;
 
 /// No object lies below.
@@ -55,6 +55,7 @@ impl Cpu<'_> {
             state.set_equal(nr, value);
         }
         let rax_is = self.rax_is(state, decoded);
+        let other_is = self.other_is(state, decoded);
         if self.known(state, it).is_none() {
             self.unknown(state, decoded);
         }
@@ -64,6 +65,7 @@ impl Cpu<'_> {
             state.flags.zero = is_alone.then_some(true);
         }
         state.rax_is = rax_is.filter(|_| is_alone && it.mnemonic() != M::Cmpxchg);
+        state.other_is = other_is.filter(|_| is_alone);
         if state.registers[RSP].stack == 0 {
             state.begin_stack(it.ip() as u32);
         }
@@ -96,47 +98,39 @@ impl Cpu<'_> {
     }
 
     /// What rax is equal to behind an instruction, or before a `cmpxchg` if it compares with that.
-    fn rax_is(&self, state: &State, decoded: &Decoded) -> Option<(Option<u8>, u64, u32)> {
+    fn rax_is(&self, state: &State, decoded: &Decoded) -> Option<Place> {
         let it = &decoded.it;
-        let is_plain = it.memory_index() == Register::None
-            && !matches!(it.memory_segment(), Register::GS | Register::FS);
-        let place = || {
-            let size = it.memory_size().size() as u32;
-            if it.is_ip_rel_memory_operand() {
-                return Some((None, it.ip_rel_memory_address(), size));
-            }
-            let base = match it.memory_base() {
-                Register::None => None,
-                base => Some(general(base).filter(|it| it.1 == 8)?.0 as u8),
-            };
-            Some((base, it.memory_displacement64(), size))
-        };
-        let loads = matches!(it.mnemonic(), M::Mov | M::Movzx)
+        if loads(it) && general(it.op0_register()).is_some_and(|it| it.0 == 0) {
+            return place(it).filter(|it| it.0 != Some(0));
+        }
+        if it.mnemonic() == M::Cmpxchg {
+            return place(it).filter(|it| state.rax_is == Some(*it));
+        }
+        // It may be loaded elsewhere first.
+        if it.mnemonic() == M::Mov
             && it.op_kind(0) == OpKind::Register
-            && it.op_kind(1) == OpKind::Memory;
-        if loads && is_plain && general(it.op0_register()).is_some_and(|it| it.0 == 0) {
-            return place().filter(|it| it.0 != Some(0));
+            && it.op_kind(1) == OpKind::Register
+            && let (Some((0, size, false)), Some((from, ..))) =
+                (general(it.op0_register()), general(it.op1_register()))
+            && let Some((nr, place)) = state.other_is
+            && usize::from(nr) == from
+            && place.2 == size
+        {
+            return Some(place).filter(|it| it.0 != Some(0));
         }
-        if it.mnemonic() == M::Cmpxchg && is_plain {
-            return place().filter(|it| state.rax_is == Some(*it));
+        state.rax_is.filter(|it| keeps(decoded, 0, *it))
+    }
+
+    /// Which other register is equal to what behind an instruction.
+    fn other_is(&self, state: &State, decoded: &Decoded) -> Option<(u8, Place)> {
+        let it = &decoded.it;
+        if loads(it)
+            && let Some((nr @ 1.., ..)) = general(it.op0_register())
+        {
+            let nr = nr as u8;
+            return place(it).filter(|it| it.0 != Some(nr)).map(|it| (nr, it));
         }
-        let (base, ..) = state.rax_is?;
-        let writes = |it| {
-            !matches!(
-                it,
-                OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess | OpAccess::None
-            )
-        };
-        let is_kept = decoded
-            .info
-            .used_memory()
-            .iter()
-            .all(|it| !writes(it.access()))
-            && decoded.info.used_registers().iter().all(|it| {
-                let written = general(it.register()).filter(|_| writes(it.access()));
-                written.is_none_or(|(nr, ..)| nr != 0 && Some(nr as u8) != base)
-            });
-        state.rax_is.filter(|_| is_kept)
+        state.other_is.filter(|(nr, it)| keeps(decoded, *nr, *it))
     }
 
     /// An instruction whose effect is followed. `None` if it is none of them, or not with these operands.
@@ -290,6 +284,48 @@ impl Cpu<'_> {
         }
         Some(())
     }
+}
+
+/// Whether an instruction loads a register from memory.
+fn loads(it: &Instruction) -> bool {
+    matches!(it.mnemonic(), M::Mov | M::Movzx)
+        && it.op_kind(0) == OpKind::Register
+        && it.op_kind(1) == OpKind::Memory
+}
+
+/// The place in memory that an instruction names, if it is told by one register at most.
+fn place(it: &Instruction) -> Option<Place> {
+    let is_plain = it.memory_index() == Register::None
+        && !matches!(it.memory_segment(), Register::GS | Register::FS);
+    if !is_plain {
+        return None;
+    }
+    let size = it.memory_size().size() as u32;
+    if it.is_ip_rel_memory_operand() {
+        return Some((None, it.ip_rel_memory_address(), size));
+    }
+    let base = match it.memory_base() {
+        Register::None => None,
+        base => Some(general(base).filter(|it| it.1 == 8)?.0 as u8),
+    };
+    Some((base, it.memory_displacement64(), size))
+}
+
+/// Whether a register is equal to a place behind an instruction if it was before: it writes neither of them, nor to memory.
+fn keeps(decoded: &Decoded, register: u8, (base, ..): Place) -> bool {
+    let writes = |it| {
+        !matches!(
+            it,
+            OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess | OpAccess::None
+        )
+    };
+    let memory = decoded.info.used_memory().iter();
+    let registers = decoded.info.used_registers().iter();
+    memory.map(|it| it.access()).all(|it| !writes(it))
+        && registers.filter(|it| writes(it.access())).all(|it| {
+            let written = general(it.register()).map(|it| it.0 as u8);
+            written.is_none_or(|nr| nr != register && Some(nr) != base)
+        })
 }
 
 /// The register by which an instruction reads or writes memory close behind where that points to, so that it is no null

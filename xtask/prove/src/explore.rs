@@ -601,6 +601,8 @@ impl<'e> Explorer<'e> {
                     state.interrupts = Interrupts::Off;
                     state.guards = Some(0);
                     state.counts.clear();
+                    // An interrupt may have come right before.
+                    (state.rax_is, state.other_is) = (None, None);
                     let to = self.state(state.clone());
                     self.start(ip, to);
                     return Some(false);
@@ -619,7 +621,11 @@ impl<'e> Explorer<'e> {
             }
             Mnemonic::Popfq => {
                 let cpu = self.cpu();
-                let before = state.clone();
+                let before = State {
+                    rax_is: None,
+                    other_is: None,
+                    ..state.clone()
+                };
                 let value = cpu.pop(state).plain();
                 (state.flags, state.source) = (Flags::default(), Source::None);
                 state.ip = it.next_ip();

@@ -137,6 +137,9 @@ impl Frames {
     }
 }
 
+/// A place in memory: the address's base register, its displacement and the bytes.
+pub(crate) type Place = (Option<u8>, u64, u32);
+
 /// What is known at one instruction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
@@ -155,8 +158,10 @@ pub(crate) struct State {
     pub(crate) escaped: Vec<Escaped>,
     pub(crate) flags: Flags,
     pub(crate) source: Source,
-    /// What rax is equal to, in memory: the address's base register, its displacement and the bytes.
-    pub(crate) rax_is: Option<(Option<u8>, u64, u32)>,
+    /// What rax is equal to, in memory.
+    pub(crate) rax_is: Option<Place>,
+    /// Another register that is equal to a place in memory: the last one that was loaded.
+    pub(crate) other_is: Option<(u8, Place)>,
     /// How many guards keep interrupts off, if that is known.
     pub(crate) guards: Option<u8>,
     /// Whether interrupts are on in the flags that are kept, if that is known.
@@ -183,6 +188,7 @@ impl State {
             flags: Flags::default(),
             source: Source::None,
             rax_is: None,
+            other_is: None,
             guards: None,
             kept: None,
             counts: Vec::new(),
@@ -524,6 +530,9 @@ impl State {
         }
         if self.rax_is != other.rax_is {
             self.rax_is = None;
+        }
+        if self.other_is != other.other_is {
+            self.other_is = None;
         }
         if self.source != other.source {
             self.source = Source::None;

@@ -294,7 +294,7 @@ impl Cpu<'_> {
     pub(crate) fn push(&self, state: &mut State, value: Value) {
         let (stack, sp) = state.sp();
         let sp = sp.wrapping_sub(8);
-        state.rax_is = None;
+        (state.rax_is, state.other_is) = (None, None);
         state.registers[RSP] = Value::on_stack(stack, sp);
         if state.is_escaped(stack, sp) {
             state.escape(value, self.frames);
@@ -305,7 +305,7 @@ impl Cpu<'_> {
     pub(crate) fn pop(&self, state: &mut State) -> Value {
         let (stack, sp) = state.sp();
         let value = state.load(stack, sp, 8);
-        state.rax_is = None;
+        (state.rax_is, state.other_is) = (None, None);
         state.registers[RSP] = Value::on_stack(stack, sp.wrapping_add(8));
         value
     }

@@ -289,7 +289,7 @@ impl Explorer<'_> {
             state.escape(half, &self.frames);
         }
         state.vectors = [[Value::UNKNOWN; 2]; 2];
-        state.rax_is = None;
+        (state.rax_is, state.other_is) = (None, None);
         // Whether they are on: with preemption off what is passed over may have them on again.
         state.irqs = state.irqs.map(|_| None);
         state.store_anywhere();
@@ -353,7 +353,7 @@ impl Explorer<'_> {
         };
         let frame = self.frames.get(state.frame);
         let slot = state.load(stack, sp, 8).as_constant();
-        state.rax_is = None;
+        (state.rax_is, state.other_is) = (None, None);
         state.registers[RSP] = Value::on_stack(stack, sp + 8 + more);
         if !frame.is_root() && (frame.stack, frame.offset) == (stack, sp) {
             self.come_back(state, frame, after);

@@ -25,7 +25,11 @@ impl Explorer<'_> {
             return Some(self.disabled(from, cost, state, ip, is_begin));
         }
         match it.mnemonic() {
-            Mnemonic::Cli => state.irqs = Some(Some(false)),
+            Mnemonic::Cli => {
+                // An interrupt may have come right before.
+                (state.rax_is, state.other_is) = (None, None);
+                state.irqs = Some(Some(false));
+            }
             Mnemonic::Sti => state.irqs = Some(Some(true)),
             Mnemonic::Popfq => {
                 let cpu = self.cpu();

@@ -38,6 +38,8 @@ impl Explorer<'_> {
                 if state.irqs == Some(Some(true)) {
                     state.guards = Some(0);
                 }
+                // An interrupt may have come right before.
+                (state.rax_is, state.other_is) = (None, None);
                 state.irqs = Some(Some(false));
             }
             Mnemonic::Sti => state.irqs = Some(Some(true)),

@@ -382,3 +382,27 @@ fn with_several_cpus_others_are_waited_for_and_interfere() {
         assert!(Config::new(false, [word.to_owned()]).is_err());
     }
 }
+
+#[test]
+fn what_was_loaded_may_go_through_another_register() {
+    let with = |between: &[u8]| {
+        let mut asm = Asm::default();
+        // mov rcx, [rdi]; mov rax, [rdi + 8]; cmp rax, rcx; …; mov rax, rcx; lock cmpxchg [rdi], rdx
+        asm.function("f").cli().bytes(&[0x48, 0x8b, 0x0f]);
+        asm.bytes(&[0x48, 0x8b, 0x47, 8, 0x48, 0x39, 0xc8]);
+        asm.bytes(between).bytes(&[0x48, 0x89, 0xc8]);
+        asm.bytes(&[0xf0, 0x48, 0x0f, 0xb1, 0x17]);
+        asm.jcc(JE, "same").nops(50).place("same").sti().ret();
+        bound(&mut asm).0
+    };
+    let same = 6 + 2;
+    assert_eq!(with(&[]), same);
+    // mov [rsi], rdx; inc rcx; inc rdi
+    for other in [
+        &[0x48, 0x89, 0x16][..],
+        &[0x48, 0xff, 0xc1],
+        &[0x48, 0xff, 0xc7],
+    ] {
+        assert_eq!(with(other), same + 1 + 50);
+    }
+}
