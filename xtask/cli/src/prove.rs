@@ -20,7 +20,7 @@ pub struct Prove {
     pub any_keys: bool,
     /// What is known of the system besides its image, several times: a static key by its path is `off`, `on` or `any`; what a
     /// bound grows with happens so many times in a stretch, `off` for 0; and what the sources say a part of the kernel is for,
-    /// as `counting at switches`, is `off`. All else is allowed.
+    /// as `counting at switches`, is `off`; `cpus=4` says how many CPUs run, one without it. All else is allowed.
     #[arg(long, value_name = "WHAT=VALUE")]
     pub config: Vec<String>,
     /// Beside the bounds show what this sweep has met, which is to be of the same image: its folder.
