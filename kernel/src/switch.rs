@@ -60,7 +60,7 @@ pub(crate) fn to<K: Kind>(
     if section.cpu(cpu).is_watched() || probe::is_switch_recorded(section.look_at(next)) {
         core::hint::cold_path();
         if section.cpu(cpu).is_watched() {
-            proof::only_with!("counting at switches");
+            proof::only_with!("counting at switches|takt_kernel::probe::places::SWITCH");
         }
         return to_watched(section.into_switching(), prev, next);
     }

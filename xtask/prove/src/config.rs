@@ -35,7 +35,7 @@ pub(crate) enum Setting {
 
 impl Config {
     /// With each of these, `WHAT=VALUE`: what a mark says that it counts or what a part of the kernel is for, or a static key by
-    /// its path in Rust.
+    /// its path in Rust or, behind a `#`, by its number, which an event's id is.
     ///
     /// # Errors
     ///
@@ -91,8 +91,14 @@ impl Config {
     pub(crate) fn keys(&self, image: &Image) -> BTreeMap<u16, Setting> {
         let known = self.settings.iter();
         known
-            .filter_map(|(name, it)| Some((image.symbol_of(name)? as u16, *it)))
+            .filter_map(|(name, it)| Some((key(image, name)?, *it)))
             .collect()
+    }
+
+    /// Whether a static key may be on.
+    pub(crate) fn may_be_on(&self, image: &Image, name: &str) -> bool {
+        let known = key(image, name).and_then(|it| self.keys(image).get(&it).copied());
+        known.map_or(self.any_keys, |it| it != Setting::Off)
     }
 
     /// That each setting speaks of something: `known` are the texts of marks, with whether they count.
@@ -100,9 +106,8 @@ impl Config {
         for (name, setting) in &self.settings {
             let Some(counts) = known.get(name) else {
                 let keys = image.keys();
-                let is_key = image
-                    .symbol_of(name)
-                    .is_some_and(|it| keys.contains_key(&it));
+                let is_key = key(image, name)
+                    .is_some_and(|it| name.starts_with('#') || keys.contains_key(&it.into()));
                 ensure!(
                     is_key,
                     "the image has nothing of the name {name:?}: there is {CPUS:?}; {}; of static keys {}",
@@ -129,4 +134,12 @@ impl Config {
 fn listed<'n>(names: impl Iterator<Item = &'n String>) -> String {
     let quoted: Vec<_> = names.map(|it| format!("{it:?}")).collect();
     quoted.join(", ")
+}
+
+/// A static key's number.
+fn key(image: &Image, name: &str) -> Option<u16> {
+    match name.strip_prefix('#') {
+        Some(number) => number.parse().ok(),
+        None => image.symbol_of(name).map(|it| it as u16),
+    }
 }

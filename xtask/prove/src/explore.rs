@@ -1,5 +1,6 @@
 //! [`Explorer`]: all states that the CPU can come to with interrupts off, and how it goes from one to the next.
 
+pub(crate) mod clock;
 mod flow;
 mod preemption;
 mod whole;
@@ -155,6 +156,10 @@ pub(crate) struct Explorer<'e> {
     rung: Rung,
     /// Whether callers of what comes back with interrupts off are gone on with, where all is counted.
     goes_on: bool,
+    /// The function in which reading the clock is the end.
+    clock: Option<u64>,
+    /// Whether switching interrupts off is the end, where all is counted.
+    to_cli: bool,
     pub(crate) frames: Frames,
     pub(crate) states: Vec<State>,
     pub(crate) edges: Vec<Vec<Edge>>,
@@ -198,6 +203,8 @@ impl<'e> Explorer<'e> {
             off,
             rung,
             goes_on: false,
+            clock: None,
+            to_cli: false,
             frames: Frames::new(),
             states: Vec::new(),
             edges: Vec::new(),

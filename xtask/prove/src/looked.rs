@@ -75,6 +75,10 @@ pub(crate) enum Root {
     Call(u64),
     /// A function or an entry: whatever is off, to where it comes back or to the switch.
     Whole(u64),
+    /// A thread that goes on there: to where its function reads the clock.
+    BehindSwitch(u64),
+    /// Where preemption was enabled and a switch is due: to where that switches interrupts off.
+    BehindGuard(u64),
 }
 
 /// What is known of a stretch.
@@ -357,6 +361,8 @@ fn look_from(machine: Machine<'_>, followed: &BTreeSet<u64>, root: Root) -> Foun
             }
             Root::Call(at) => explorer.begin_whole(at, true),
             Root::Whole(at) => explorer.begin_whole(at, false),
+            Root::BehindSwitch(at) => explorer.begin_behind_switch(at),
+            Root::BehindGuard(at) => explorer.begin_behind_guard(at),
             Root::Lost(at, interrupts) => explorer.on_the_way(at, interrupts),
             Root::Behind(at) => {
                 if let Some(it) = machine.image.at(at) {

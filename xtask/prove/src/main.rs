@@ -1,5 +1,5 @@
 //! `takt-prove IMAGE [any] [WHAT=VALUE...]`: what is proved of an image, of whose system that is known, as JSON; `takt-prove IMAGE mutate NUMBER SEED`: whether bounds follow
-//! changes; `takt-prove IMAGE whole FUNCTION...`: of each function what it takes whatever is off, up to where it comes back and up to a
+//! changes; `takt-prove IMAGE whole [WHAT=VALUE...] FUNCTION...`: of each function what it takes whatever is off, up to where it comes back and up to a
 //! switch. `cargo xtask prove` is for reading.
 #![forbid(unsafe_code)]
 
@@ -20,8 +20,11 @@ fn main() -> Result<()> {
         serde_json::to_writer(&mut out, &takt_prove::mutate(&path, nr as usize, seed)?)?;
     } else if words.next_if(|it| it == "whole").is_some() {
         let names = words.map(|it| it.into_string().ok().context("a word that is no text"));
-        let names = names.collect::<Result<Vec<_>>>()?;
-        let found = takt_prove::whole(&path, &Config::default(), &names)?;
+        let (known, names): (Vec<_>, Vec<_>) = names
+            .collect::<Result<Vec<_>>>()?
+            .into_iter()
+            .partition(|it| it.contains('='));
+        let found = takt_prove::whole(&path, &Config::new(false, known)?, &names)?;
         serde_json::to_writer(&mut out, &found)?;
     } else {
         let any_keys = words.next_if(|it| it == "any").is_some();

@@ -193,8 +193,10 @@ impl Marks {
             6 | 20 => _ = self.not_alone.insert(at),
             19 | 21 => _ = self.locks.insert(at, kind == 19),
             16 => {
-                self.settable.insert(text.to_owned(), false);
-                if config.is_without(text) {
+                let (what, key) = part_of(text);
+                self.settable.insert(what.to_owned(), false);
+                let is_shared = key.is_some_and(|key| config.may_be_on(image, key));
+                if config.is_without(what) && !is_shared {
                     self.not_alone.insert(at);
                 }
             }
@@ -224,7 +226,7 @@ impl Marks {
             kind => bail!("a mark at {at:#x} of a kind that is not known: {kind}"),
         }
         if !text.is_empty() && !matches!(kind, 12 | 13 | 15) {
-            let text = text.to_owned();
+            let text = part_of(text).0.to_owned();
             self.told.push(Mark { at, text });
         }
         Ok(())
@@ -329,6 +331,12 @@ impl Marks {
     pub(crate) fn key(&self, key: u16) -> Option<Setting> {
         self.keys.get(&key).copied()
     }
+}
+
+/// What a part of the kernel is for, and behind a sign the static key by which others come there too.
+fn part_of(text: &str) -> (&str, Option<&str>) {
+    text.split_once('|')
+        .map_or((text, None), |(what, key)| (what, Some(key)))
 }
 
 /// The first call behind a place, and whether it is an indirect one.

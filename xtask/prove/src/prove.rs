@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::calls::Calls;
 use crate::config::{Config, Setting};
+use crate::explore::clock::{behind_guards, behind_switches};
 use crate::explore::{Explorer, Machine, Off, Refusal};
 use crate::image::{Image, demangled};
 use crate::live::Live;
@@ -152,7 +153,9 @@ pub(crate) fn prove_calls(image: &Image, config: &Config) -> Result<Vec<Whole>> 
 }
 
 /// All instructions of functions and entries, whatever is off, from their first ones to where they come back (`same`) and to the
-/// switch to another thread (`thread`): of each that has one of these names, a symbol or a path in Rust.
+/// switch to another thread (`thread`): of each that has one of these names, a symbol or a path in Rust. Behind [`CLOCK`] the name is
+/// that of a thread's function: all from where it goes on behind a switch that it has carried out to its reading of the clock.
+/// [`GUARDS`] are all places where preemption is enabled and a switch is due, up to where that switches interrupts off.
 ///
 /// # Errors
 ///
@@ -162,6 +165,19 @@ pub fn whole(path: &Path, config: &Config, names: &[String]) -> Result<Vec<Whole
     let mut roots = Vec::new();
     for name in names {
         let before = roots.len();
+        let marks = Marks::new(&image, config)?;
+        if name == GUARDS {
+            let places = behind_guards(&image, &marks).into_iter();
+            roots.extend(places.map(|at| (name.clone(), Root::BehindGuard(at))));
+            continue;
+        }
+        if let Some(function) = name.strip_prefix(CLOCK) {
+            let of = image.regions().filter(|(_, it)| demangled(it) == *function);
+            let places = of.flat_map(|(at, _)| behind_switches(&image, &marks, at));
+            roots.extend(places.map(|at| (name.clone(), Root::BehindSwitch(at))));
+            ensure!(roots.len() > before, "{function:?} carries out no switch");
+            continue;
+        }
         let named = image
             .regions()
             .filter(|(_, it)| it == name || demangled(it) == *name);
@@ -171,6 +187,11 @@ pub fn whole(path: &Path, config: &Config, names: &[String]) -> Result<Vec<Whole
     prove_wholes(&image, config, roots)
 }
 
+/// What stands before the name of a thread's function whose clock is meant.
+const CLOCK: &str = "clock:";
+/// Where preemption was off by a guard.
+const GUARDS: &str = "guards";
+
 pub(crate) fn prove_wholes(
     image: &Image,
     config: &Config,
@@ -179,15 +200,20 @@ pub(crate) fn prove_wholes(
     prove_with(image, config, Off::Nothing, |machine| {
         let places: Vec<_> = roots.iter().map(|it| it.1).collect();
         let found = look_at_wholes(machine, &places);
-        let named = roots.into_iter().map(|(name, root)| {
-            let (Root::Call(at) | Root::Whole(at)) = root else {
-                unreachable!("no whole")
-            };
-            Whole {
-                name,
-                stretch: told(machine, at, &found[&root], Goal::End),
-            }
-        });
+        let named =
+            roots.into_iter().map(|(name, root)| {
+                let (Root::Call(at)
+                | Root::Whole(at)
+                | Root::BehindSwitch(at)
+                | Root::BehindGuard(at)) = root
+                else {
+                    unreachable!("no whole")
+                };
+                Whole {
+                    name,
+                    stretch: told(machine, at, &found[&root], Goal::End),
+                }
+            });
         Ok(named.collect())
     })
 }

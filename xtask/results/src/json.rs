@@ -5,6 +5,7 @@ use takt_timerlat::config::Workload;
 use takt_timerlat::stats::ExactHistogram;
 
 use super::Buckets;
+use crate::analysis::bound::{Bound, Kept};
 use crate::analysis::rows::Breakdown;
 use takt_base::output;
 use takt_machine::hardware::MachineRecord;
@@ -32,6 +33,34 @@ struct Document<'r> {
     trace: Trace,
     /// What the latency consists of that hit a threshold.
     analysis: Option<&'r Breakdown>,
+    /// What a thread latency takes at most by the proof of the image, or why nothing is proved; only if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bound: Option<Told<'r>>,
+}
+
+/// A bound with its sum.
+#[derive(Serialize)]
+struct Told<'r> {
+    #[serde(flatten)]
+    kept: &'r Kept,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio: Option<f64>,
+}
+
+impl<'r> From<&'r Kept> for Told<'r> {
+    fn from(kept: &'r Kept) -> Self {
+        let bound = match kept {
+            Kept::Bound(it) => Some(it),
+            Kept::None(_) => None,
+        };
+        Self {
+            kept,
+            total: bound.map(Bound::total),
+            ratio: bound.map(Bound::ratio),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -81,6 +110,7 @@ struct Trace {
 pub fn write(
     run: &Run,
     analysis: Option<&Breakdown>,
+    bound: Option<&Kept>,
     buckets: Buckets,
 ) -> serde_json::Result<String> {
     let record = &run.record;
@@ -126,6 +156,7 @@ pub fn write(
             dropped: record.trace.dropped,
         },
         analysis,
+        bound: bound.map(Into::into),
     };
     output::json(&document)
 }

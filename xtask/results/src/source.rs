@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::analysis::bound::Kept;
 use crate::analysis::{self, Analysis};
 use crate::history::{Configuration, Setup};
 use crate::{Buckets, json};
@@ -82,7 +83,9 @@ impl Source {
             .as_deref()
             .and_then(|dir| analysis::of_run(dir, &run).ok().flatten());
         let analysis = analysis.as_ref().map(Analysis::breakdown);
-        let document = serde_json::from_str(&json::write(&run, analysis, Buckets::default())?)?;
+        let bound = folder.as_deref().and_then(|dir| Kept::read(dir).ok()?);
+        let document = json::write(&run, analysis, bound.as_ref(), Buckets::default())?;
+        let document = serde_json::from_str(&document)?;
         // A run folder does not have the words that the user appended, but what became of them. Taken from there they
         // are the same for both.
         let setup = Setup {

@@ -9,6 +9,7 @@ use takt_timerlat::stats::ExactHistogram;
 
 use super::Buckets;
 use super::hist::{self, Canvas};
+use crate::analysis::bound::Kept;
 use crate::analysis::{self, Analysis};
 use takt_base::term::printable;
 use takt_base::units::format_ns;
@@ -58,12 +59,18 @@ pub struct Format {
     pub has_cause: bool,
 }
 
-/// The report on a run in `dir`, with what is known of the latency that hit a threshold.
+/// The report on a run in `dir`, with what is known of the latency that hit a threshold, and what is proved.
 #[must_use]
-pub fn write(run: &Run, dir: &Path, analysis: Option<&Analysis>, format: Format) -> String {
+pub fn write(
+    run: &Run,
+    dir: &Path,
+    analysis: Option<&Analysis>,
+    bound: Option<&Kept>,
+    format: Format,
+) -> String {
     let mut out = String::new();
     // Writing to a String does not fail.
-    let _ = write_into(&mut out, run, dir, analysis, format);
+    let _ = write_into(&mut out, run, dir, (analysis, bound), format);
     out
 }
 
@@ -71,7 +78,7 @@ fn write_into(
     out: &mut String,
     run: &Run,
     dir: &Path,
-    analysis: Option<&Analysis>,
+    (analysis, bound): (Option<&Analysis>, Option<&Kept>),
     format: Format,
 ) -> std::fmt::Result {
     let record = &run.record;
@@ -81,6 +88,7 @@ fn write_into(
     if let Some(Analysis::Whole(whole)) = analysis {
         write!(out, "\n{}", analysis::text::write(whole))?;
     }
+    bound.map_or(Ok(()), |it| write!(out, "\n{}", it.text()))?;
     verdict(out, record, analysis, format.has_cause)
 }
 

@@ -10,9 +10,9 @@ use takt_timerlat::stats::Status;
 use takt_tracer::control::Tracer;
 use tempfile::TempDir;
 
-use super::actions;
+use super::{actions, bound};
 use takt_base::term::WithHelp;
-use takt_base::{output, paths, setup, term};
+use takt_base::{EXIT_ERROR, output, paths, setup, term};
 use takt_cli::{Action, LatencyRun};
 use takt_guest::Elf;
 use takt_guest::{patterns, words};
@@ -94,6 +94,7 @@ pub(super) fn take(flags: &LatencyRun, on_cycle: Option<&OnCycle<'_>>) -> Result
     keep(flags, &finished.run, &finished.dir);
     if flags.auto.or(flags.aa_only).is_some() {
         analyse(&finished, flags.quiet);
+        bound::keep(&finished.dir, &finished.run);
     }
     Ok(Some(finished))
 }
@@ -370,6 +371,7 @@ pub(super) fn report_as(shown: Shown<'_>, run: &Run, dir: &Path) -> Result<ExitC
         true => analysis(run, dir),
         false => None,
     };
+    let bound = bound::kept(dir);
     if !shown.json.is_some_and(output::is_stdout) {
         let canvas = Canvas {
             width: term::width(),
@@ -379,6 +381,7 @@ pub(super) fn report_as(shown: Shown<'_>, run: &Run, dir: &Path) -> Result<ExitC
             run,
             dir,
             analysis.as_ref(),
+            bound.as_ref(),
             Format {
                 detail: shown.detail,
                 buckets: shown.buckets,
@@ -391,7 +394,13 @@ pub(super) fn report_as(shown: Shown<'_>, run: &Run, dir: &Path) -> Result<ExitC
     }
     if let Some(file) = shown.json {
         let breakdown = analysis.as_ref().map(Analysis::breakdown);
-        output::to_named(file, &json::write(run, breakdown, shown.buckets)?)?;
+        output::to_named(
+            file,
+            &json::write(run, breakdown, bound.as_ref(), shown.buckets)?,
+        )?;
+    }
+    if bound.is_some_and(|it| it.is_refuted()) {
+        return Ok(ExitCode::from(EXIT_ERROR));
     }
     Ok(ExitCode::from(run.record.result.exit_code()))
 }

@@ -3,6 +3,7 @@
 mod actions;
 mod attach;
 mod bench;
+mod bound;
 mod budget;
 mod build;
 mod ci;

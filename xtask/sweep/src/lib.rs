@@ -14,6 +14,7 @@
 //! | `document` | the results as JSON |
 //! | `text` | and as text |
 //! | [`mod@prove`] | bounds of stretches, proved from the code |
+//! | [`latency`] | what a thread latency consists of, from these bounds |
 //! | [`mod@response`] | worst response times, from these bounds |
 //! | [`budget`] | latencies, costs and sizes beside their budgets |
 //!
@@ -34,6 +35,7 @@ mod boot;
 pub mod budget;
 pub mod config;
 pub mod document;
+pub mod latency;
 pub mod parts;
 mod path;
 pub mod prove;

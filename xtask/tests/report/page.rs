@@ -19,7 +19,7 @@ fn on_cpu(name: &str, cpu: u32, thread: &[u64]) -> Reported {
 }
 
 fn reported(name: &str, run: Run) -> Reported {
-    let document = json::write(&run, None, Buckets::default()).unwrap();
+    let document = json::write(&run, None, None, Buckets::default()).unwrap();
     Reported {
         source: Source {
             name: name.into(),
@@ -87,7 +87,7 @@ fn what_stopped_a_run_has_the_rows_of_its_document() {
         notes: Vec::new(),
     };
     let run = &reported.source.run;
-    let document = json::write(run, Some(&analysis), Buckets::default()).unwrap();
+    let document = json::write(run, Some(&analysis), None, Buckets::default()).unwrap();
     reported.source.document = serde_json::from_str(&document).unwrap();
     let page = page::write(&[reported], None).unwrap();
     for text in [

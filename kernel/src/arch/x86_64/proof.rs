@@ -100,7 +100,8 @@ macro_rules! not_alone {
     }};
 }
 
-/// Nobody comes here in a system without what the text names, which whoever proves can say of it.
+/// Nobody comes here in a system without what the text names, which whoever proves can say of it. Where the code around it has the
+/// compiler put others' instructions at the same place, `|` and the static key by which they come there stand behind the text.
 macro_rules! only_with {
     ($what:literal) => {
         $crate::arch::proof::here!("16", $what)

@@ -29,6 +29,8 @@ pub const TRACE: &str = "trace.bin";
 pub const LOG: &str = "log.bin";
 /// What the latency consists of that hit a threshold; there only if that was asked for.
 pub const ANALYSIS: &str = "analysis.json";
+/// What a latency takes at most by the proof of the image; there only if that was asked for.
+pub const BOUND: &str = "bound.json";
 /// What the plugin has logged of the executed instructions; there only if it was asked for.
 pub const COUNTED: &str = "executed.bin";
 /// The image that was booted.

@@ -33,6 +33,12 @@ impl Explorer<'_> {
         it: &Instruction,
     ) -> Option<bool> {
         match it.mnemonic() {
+            mnemonic
+                if self.is_clock(it.ip(), mnemonic) || self.to_cli && mnemonic == Mnemonic::Cli =>
+            {
+                self.edge(from, cost, To::End(it.ip()));
+                return Some(false);
+            }
             Mnemonic::Cli => {
                 // With interrupts on a thread has no guard.
                 if state.irqs == Some(Some(true)) {

@@ -9,7 +9,10 @@
 //! | [`refine`] | the causes cut anew by it |
 //! | [`rows`] | the same in the rows of rtla's automatic analysis |
 //! | [`text`] | these rows in the terminal |
+//! | [`mod@bound`], [`arrivals`] | the longest that is proved, beside what was observed |
 
+pub mod arrivals;
+pub mod bound;
 pub mod causes;
 pub mod executed;
 pub mod marks;

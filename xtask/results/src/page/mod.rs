@@ -10,11 +10,13 @@
 //! | [`html`] | escaping, tables, legends |
 //! | `figures` | verdict, table of figures, configuration |
 //! | `pictures` | histograms, percentile curves, latency over time |
+//! | `bound` | what a latency takes at most, proved, beside what was observed |
 //! | `stopped` | what the latency consists of that hit a threshold |
 //! | `worst` | causes of the worst ten, timeline of the worst |
 //! | `comparison` | several runs |
 //! | `scale` | the bench table's curves |
 
+mod bound;
 mod comparison;
 mod figures;
 pub mod html;
@@ -85,9 +87,10 @@ fn run_section(nr: usize, run: &Reported, is_one_of_many: bool) -> Result<String
         String::new()
     };
     Ok(format!(
-        "<section class=\"run\" id=\"run-{nr}\">\n{name}{}{}{}{}{}</section>\n",
+        "<section class=\"run\" id=\"run-{nr}\">\n{name}{}{}{}{}{}{}</section>\n",
         figures::section(nr, &run.source),
         stopped::section(nr, &run.source),
+        bound::section(nr, &run.source),
         pictures::section(nr, run)?,
         worst::section(nr, run)?,
         figures::configuration(nr, &run.source),

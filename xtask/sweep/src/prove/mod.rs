@@ -448,10 +448,10 @@ fn place_of(names: &Names, ip: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    pub(super) fn stretch(place: &str, bound: Option<u64>, witness: Option<u64>) -> Stretch {
+    pub(crate) fn stretch(place: &str, bound: Option<u64>, witness: Option<u64>) -> Stretch {
         Stretch {
             begin: 0x100,
             place: place.into(),
@@ -476,7 +476,7 @@ mod tests {
         }
     }
 
-    pub(super) fn proof(stretches: Vec<Stretch>) -> Proof {
+    pub(crate) fn proof(stretches: Vec<Stretch>) -> Proof {
         Proof {
             schema: SCHEMA,
             any_keys: false,

@@ -39,13 +39,18 @@ pub fn prove_image(image: &Path, any_keys: bool, config: &[String]) -> Result<Pr
 }
 
 /// What these functions and entries take, whatever is off: from their first instructions to where they come back
-/// ([`Stretch::same`](super::Stretch::same)), and to the switch to another thread. By symbols, or by paths in Rust.
+/// ([`Stretch::same`](super::Stretch::same)), and to the switch to another thread. By symbols, or by paths in Rust; of `clock:` and a
+/// thread's function from where it goes on behind a switch to its clock. `config` is as there.
 ///
 /// # Errors
 ///
 /// As [`prove_image`], or if the image has none of a name.
-pub fn wholes(image: &Path, names: &[&str]) -> Result<Vec<Whole>> {
-    let words: Vec<_> = ["whole"].iter().chain(names).copied().collect();
+pub fn wholes(image: &Path, config: &[String], names: &[&str]) -> Result<Vec<Whole>> {
+    let config = config.iter().map(|it| &**it);
+    let words: Vec<_> = std::iter::once("whole")
+        .chain(config)
+        .chain(names.iter().copied())
+        .collect();
     let found: Vec<FoundWhole> = serde_json::from_slice(&run_on(image, &words)?)?;
     let elf = Elf::open(image)?;
     let names = Names::new(&elf);
