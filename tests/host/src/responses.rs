@@ -42,6 +42,7 @@ pub(super) fn are_below_their_bounds(stage: &Stage) -> Result<()> {
             deadline: word("period")?,
             wcet: word("wcet")?,
             blocking: word("blocking")?,
+            function: None,
         });
         worst.push(word("worst")?);
     }

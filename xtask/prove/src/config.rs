@@ -73,6 +73,11 @@ impl Config {
         self.cpus.unwrap_or(1)
     }
 
+    /// Whether anything is known: then a loop may be none.
+    pub(crate) fn says_something(&self) -> bool {
+        !self.settings.is_empty()
+    }
+
     /// How often at most what is counted by that text happens, if that is known.
     pub(crate) fn most(&self, counts: &str) -> Option<u32> {
         match self.settings.get(counts)? {

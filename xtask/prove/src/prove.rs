@@ -155,7 +155,7 @@ pub(crate) fn prove_calls(image: &Image, config: &Config) -> Result<Vec<Whole>> 
 /// All instructions of functions and entries, whatever is off, from their first ones to where they come back (`same`) and to the
 /// switch to another thread (`thread`): of each that has one of these names, a symbol or a path in Rust. Behind [`CLOCK`] the name is
 /// that of a thread's function: all from where it goes on behind a switch that it has carried out to its reading of the clock.
-/// [`GUARDS`] are all places where preemption is enabled and a switch is due, up to where that switches interrupts off.
+/// [`RECORDS`] are all functions that record events, [`GUARDS`] all places where preemption is enabled and a switch is due, up to where that switches interrupts off.
 ///
 /// # Errors
 ///
@@ -169,6 +169,11 @@ pub fn whole(path: &Path, config: &Config, names: &[String]) -> Result<Vec<Whole
         if name == GUARDS {
             let places = behind_guards(&image, &marks).into_iter();
             roots.extend(places.map(|at| (name.clone(), Root::BehindGuard(at))));
+            continue;
+        }
+        if name == RECORDS {
+            let records = image.regions().filter(|(_, it)| is_record(it));
+            roots.extend(records.map(|(at, _)| (name.clone(), Root::Whole(at))));
             continue;
         }
         if let Some(function) = name.strip_prefix(CLOCK) {
@@ -191,6 +196,14 @@ pub fn whole(path: &Path, config: &Config, names: &[String]) -> Result<Vec<Whole
 const CLOCK: &str = "clock:";
 /// Where preemption was off by a guard.
 const GUARDS: &str = "guards";
+/// What records events.
+const RECORDS: &str = "records";
+
+/// Whether that is the symbol of a record function (`takt_kernel::arch::record`).
+fn is_record(symbol: &str) -> bool {
+    let rest = symbol.strip_prefix("takt_rec");
+    rest.is_some_and(|it| it.starts_with(|it: char| it == '_' || it.is_ascii_digit()))
+}
 
 pub(crate) fn prove_wholes(
     image: &Image,
@@ -276,6 +289,7 @@ fn proof_of(machine: Machine<'_>, config: &Config, found: Found) -> Result<Proof
         .difference(&counted(&found.needed))
         .find(|it| !marks.is_by_others(**it))
         && machine.off == Off::Irqs
+        && !config.says_something()
     {
         bail!(
             "a mark counts the rounds of no loop: {}",

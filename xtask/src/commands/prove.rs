@@ -28,7 +28,8 @@ fn mutate(image: &Path, nr: u32, seed: u64) -> Result<ExitCode> {
 
 /// The worst response times of a manifest's threads.
 fn respond(manifest: &Path, image: &Path, json: Option<&Path>) -> Result<ExitCode> {
-    let set = response::read(manifest)?;
+    let mut set = response::read(manifest)?;
+    response::prove_functions(&mut set, image)?;
     let costs = Costs::of(&prove::prove_image(
         image,
         false,
@@ -50,6 +51,14 @@ fn respond(manifest: &Path, image: &Path, json: Option<&Path>) -> Result<ExitCod
     })
 }
 
+/// The image that is looked at: of a manifest's tasks, or Takt's.
+fn recipe(manifest: Option<&Path>) -> Result<Recipe> {
+    match manifest {
+        Some(manifest) if response::has_tasks(manifest)? => Recipe::of_manifest(manifest, 0),
+        _ => Ok(Recipe::takt(0)),
+    }
+}
+
 /// Analyses, and prints.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
     if let Some(file) = &flags.json {
@@ -57,7 +66,7 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
     }
     let image = match &flags.image {
         Some(path) => path.clone(),
-        None => Recipe::takt(0).build()?.path,
+        None => recipe(flags.manifest.as_deref())?.build()?.path,
     };
     if let Some(nr) = flags.mutations {
         return mutate(&image, nr, flags.seed);

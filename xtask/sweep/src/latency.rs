@@ -20,12 +20,14 @@ const COUNTING: &str = "counting at switches";
 const RINGS: &str = "CPUs whose rings are told";
 /// The clock goes on while this goes round, so it is over soon behind the time that was asked for.
 const ASKED: &str = "rounds in the time that was asked for";
-/// A record that finds its sub-buffer full opens the next one.
+/// Records that do not go straight through are counted apart: one that finds its sub-buffer full opens the next one; one that is the
+/// first behind a turn of the clock's upper half looks twice, and opens one.
 const OPENED: &str = "sub-buffers that are opened for a record";
-/// One that is the first behind a turn of the clock's upper half looks twice: it opens one, and finds its place.
 const ROUNDS: &str = "rounds until a record has its place, or is lost";
-/// How often.
-const MOST_ROUNDS: u64 = 2;
+const STRAIGHT: [(&str, u64); 2] = [(OPENED, 0), (ROUNDS, 0)];
+const FULL: [(&str, u64); 2] = [(OPENED, 1), (ROUNDS, 2)];
+/// What records events.
+const RECORDS: &str = "records";
 /// What takes its interrupt at an activation of a thread of timerlat's, and that thread.
 const EXPIRED: &str = "takt_timerlat::workload::timerlat::expired";
 const THREAD: &str = "clock:takt_timerlat::workload::timerlat::thread_main";
@@ -102,6 +104,10 @@ impl Setting {
     /// What is known of the system, as `prove --config` takes it.
     #[must_use]
     pub fn config(&self) -> Vec<String> {
+        self.with(STRAIGHT)
+    }
+
+    fn with(&self, records: [(&str, u64); 2]) -> Vec<String> {
         let none = [DUE, CHAIN].map(|it| format!("{it}=0"));
         let counting = (!self.counts).then(|| format!("{COUNTING}=off"));
         let rings = std::iter::once(format!("{RINGS}=1"));
@@ -110,7 +116,13 @@ impl Setting {
             let (_, key) = PLACES.iter().find(|(event, _)| event == name)?;
             Some(format!("takt_kernel::probe::places::{key}=on"))
         });
+        let records = records.map(|(what, nr)| format!("{what}={nr}"));
         none.into_iter()
+            .chain(if self.events.is_empty() {
+                Vec::new()
+            } else {
+                records.into()
+            })
             .chain(counting)
             .chain(rings)
             .chain(events)
@@ -130,40 +142,56 @@ pub fn terms(image: &Path, setting: &Setting) -> Result<Terms> {
         .into_iter()
         .chain(OTHERS)
         .collect();
-    let wholes = wholes(image, &config, &names)?;
-    of(&prove_image(image, false, &config)?, &wholes, setting)
+    let wholes = self::wholes(image, &config, &names)?;
+    let mut found = of(&prove_image(image, false, &config)?, &wholes, setting)?;
+    if !setting.events.is_empty() {
+        found.full = full(&self::wholes(image, &setting.with(FULL), &[RECORDS])?)?;
+    }
+    Ok(found)
+}
+
+/// The longest record.
+fn full(records: &[Whole]) -> Result<u64> {
+    let all = records.iter().map(|it| {
+        let of = &it.stretch;
+        let is_plain = of.handlers == 0 && of.grows.is_empty();
+        let bound = of.bound.filter(|_| is_plain);
+        bound.with_context(|| format!("no bound is proved of a record: {}", of.place))
+    });
+    let all: Vec<_> = all.collect::<Result<_>>()?;
+    all.into_iter().max().context("nothing records events")
 }
 
 /// Of what is proved.
 fn of(proof: &Proof, wholes: &[Whole], setting: &Setting) -> Result<Terms> {
     let mut found = Terms::default();
-    let longest = |found: &mut Terms, name: &str| {
+    let longest = |name: &str| {
         let all = wholes.iter().filter(|it| it.name == name);
         let terms: Option<Vec<_>> = all
-            .map(|it| term(&it.stretch, found, setting, None))
+            .map(|it| term(&it.stretch, setting).filter(|_| it.stretch.handlers == 0))
             .collect();
         let longest = terms.and_then(|it| it.into_iter().max_by_key(|it| it.instructions));
         longest.with_context(|| format!("no bound is proved of {name}"))
     };
-    let own = longest(&mut found, EXPIRED)?.instructions;
+    let own = longest(EXPIRED)?.instructions;
     let mut others = own;
     for name in OTHERS {
-        others = others.max(longest(&mut found, name)?.instructions);
+        others = others.max(longest(name)?.instructions);
     }
-    found.enabled = longest(&mut found, GUARDS)?;
-    found.switch = longest(&mut found, PREEMPT)?;
-    found.clock = longest(&mut found, THREAD)?;
+    found.enabled = longest(GUARDS)?;
+    found.switch = longest(PREEMPT)?;
+    found.clock = longest(THREAD)?;
     for it in &proof.stretches {
         if it.is_entry || it.to_thread || it.bound.is_none() && it.refused.is_none() {
             continue;
         }
-        let all = term(it, &mut found, setting, None).filter(|_| it.handlers == 0);
+        let all = term(it, setting).filter(|_| it.handlers == 0);
         let Some(all) = all else {
             found.without.push(it.place.clone());
             continue;
         };
         let same = it.same.as_ref();
-        let same = same.and_then(|it| value(it.bound, &it.grows, &mut found, setting, None));
+        let same = same.and_then(|it| value(it.bound, &it.grows, setting));
         let kind = match it.off {
             Off::Preemption => &mut found.preempt_off,
             // What is longer than that goes on with another thread.
@@ -182,7 +210,7 @@ fn of(proof: &Proof, wholes: &[Whole], setting: &Setting) -> Result<Terms> {
             );
         }
         let thread = it.thread.as_ref().filter(|_| it.off == Off::Irqs);
-        let thread = thread.and_then(|it| value(it.bound, &it.grows, &mut found, setting, None));
+        let thread = thread.and_then(|it| value(it.bound, &it.grows, setting));
         if let Some(instructions) = thread {
             let place = it.place.clone();
             raise(
@@ -200,7 +228,7 @@ fn of(proof: &Proof, wholes: &[Whole], setting: &Setting) -> Result<Terms> {
     for name in TIMERS {
         let all = proof.stretches.iter().filter(|it| it.is_entry);
         for it in all.filter(|it| it.function() == name && !it.to_thread) {
-            let one = term(it, &mut found, setting, Some(others));
+            let one = term(it, setting);
             let one = one.with_context(|| format!("no bound is proved of {name}"))?;
             ensure!(it.handlers > 0, "{name} calls no timer's function");
             let with = |handler: u64| Term {
@@ -227,40 +255,26 @@ fn raise(most: &mut Term, other: Term) {
 }
 
 /// The bound of a stretch, if it is known how often happens what it grows with.
-fn term(it: &Stretch, found: &mut Terms, setting: &Setting, handler: Option<u64>) -> Option<Term> {
-    let instructions = value(it.bound?, &it.grows, found, setting, handler)?;
+fn term(it: &Stretch, setting: &Setting) -> Option<Term> {
+    let instructions = value(it.bound?, &it.grows, setting)?;
     Some(Term {
         instructions,
         place: it.place.clone(),
     })
 }
 
-/// The same of any ways; `handler` is what a function takes that is called there. What a full sub-buffer takes is kept apart.
-fn value(
-    own: u64,
-    grows: &[Growth],
-    found: &mut Terms,
-    setting: &Setting,
-    handler: Option<u64>,
-) -> Option<u64> {
-    let mut all = own;
-    let (mut opened, mut rounds) = (0, 0);
-    for it in grows {
-        let handlers = match it.handlers {
-            0 => 0,
-            nr => nr * handler?,
-        };
-        let each = it.each + handlers;
-        match &*it.counts {
-            OPENED => opened = each,
-            ROUNDS => rounds = each,
-            ASKED => all += setting.asked? + each,
-            STEPS => all += (setting.armed + MORE_STEPS) * each,
+/// The same of any ways.
+fn value(own: u64, grows: &[Growth], setting: &Setting) -> Option<u64> {
+    let more = grows.iter().filter(|it| it.handlers == 0).map(|it| {
+        Some(match &*it.counts {
+            ASKED => setting.asked? + it.each,
+            STEPS => (setting.armed + MORE_STEPS) * it.each,
             _ => return None,
-        }
-    }
-    found.full = found.full.max(opened + MOST_ROUNDS * rounds);
-    Some(all)
+        })
+    });
+    let is_known = grows.iter().all(|it| it.handlers == 0);
+    let more: u64 = more.sum::<Option<u64>>().filter(|_| is_known)?;
+    Some(own + more)
 }
 
 #[cfg(test)]
@@ -349,16 +363,16 @@ mod tests {
             ..stretch("s (s.rs:1)", Some(900), None)
         });
         all.push(stretch("t (t.rs:1)", None, None));
-        all[3].grows = vec![grows(ASKED, 6), grows(OPENED, 70), grows(ROUNDS, 100)];
+        all[3].grows = vec![grows(ASKED, 6), grows(STEPS, 10)];
         let asked = Setting {
             asked: Some(1000),
+            armed: 2,
             ..Setting::default()
         };
         let mut proof = proof(all);
         let found = of(&proof, &wholes(), &asked).unwrap();
         assert_eq!(found.without, ["s (s.rs:1)", "t (t.rs:1)"]);
-        assert_eq!(found.preempt_off.instructions, 1056);
-        assert_eq!(found.full, 270);
+        assert_eq!(found.preempt_off.instructions, 50 + 1006 + 5 * 10);
         // Of a load that is not known of.
         let found = of(&proof, &wholes(), &Setting::default()).unwrap();
         assert_eq!(found.without[0], "h (h.rs:1)");

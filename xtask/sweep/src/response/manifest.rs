@@ -54,6 +54,19 @@ pub fn read(path: &Path) -> Result<Set> {
     parse(&text).with_context(|| format!("the manifest {}", path.display()))
 }
 
+/// Whether it has tasks, of which there is an image then.
+///
+/// # Errors
+///
+/// As [`read`].
+pub fn has_tasks(path: &Path) -> Result<bool> {
+    let text = input::read_to_string(path)
+        .with_context(|| format!("cannot read the manifest {}", path.display()))?;
+    let file: File =
+        basic_toml::from_str(&text).with_context(|| format!("the manifest {}", path.display()))?;
+    Ok(!file.tasks.is_empty())
+}
+
 fn parse(text: &str) -> Result<Set> {
     let mut file: File = basic_toml::from_str(text)?;
     for thread in std::mem::take(&mut file.threads) {
@@ -90,7 +103,8 @@ fn parse(text: &str) -> Result<Set> {
                 set.interrupts.push(Interrupt {
                     name: name.clone(),
                     period: period(it, name)?,
-                    wcet: it.wcet_ns,
+                    wcet: wcet(it, name)?,
+                    function: it.function.clone(),
                 });
             }
             _ => anyhow::bail!("a [[timing]] is of a `thread` or of an `interrupt`"),
@@ -127,9 +141,19 @@ fn thread(tasks: &[Task], it: &Timing, name: &str) -> Result<Thread> {
         priority,
         period,
         deadline: it.deadline_us.map_or(period, |it| it.saturating_mul(US)),
-        wcet: it.wcet_ns,
+        wcet: wcet(it, name)?,
+        function: it.function.clone(),
         blocking: it.blocking_ns,
     })
+}
+
+/// What it takes; nothing yet where that is to be proved of its function.
+fn wcet(it: &Timing, name: &str) -> Result<u64> {
+    ensure!(
+        it.wcet_ns.is_some() != it.function.is_some(),
+        "what `{name}` takes says either `wcet_ns` or the `function` that it is"
+    );
+    Ok(it.wcet_ns.unwrap_or_default())
 }
 
 /// In nanoseconds, up to an hour; so sums stay below what a word holds.
@@ -137,7 +161,7 @@ fn period(it: &Timing, name: &str) -> Result<u64> {
     let most = super::FOREVER;
     let period = it.period_us.saturating_mul(US);
     ensure!(
-        (1..=most).contains(&period) && it.wcet_ns <= most && it.blocking_ns <= most,
+        (1..=most).contains(&period) && it.wcet_ns <= Some(most) && it.blocking_ns <= most,
         "a period is from a microsecond to an hour, what is within it not longer: `{name}`"
     );
     Ok(period)
@@ -214,6 +238,14 @@ mod tests {
             (
                 "[[timing]]\nthread = \"b\"\npriority = 7\nperiod_us = 0\nwcet_ns = 5\n".to_owned(),
                 "from a microsecond",
+            ),
+            (
+                "[[timing]]\nthread = \"b\"\npriority = 7\nperiod_us = 10\n".to_owned(),
+                "either `wcet_ns` or",
+            ),
+            (
+                format!("[[timing]]\nthread = \"b\"\npriority = 7\nfunction = \"f\"{timing}"),
+                "either `wcet_ns` or",
             ),
         ] {
             let error = format!("{:#}", parse(&text).unwrap_err());

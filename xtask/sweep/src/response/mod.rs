@@ -5,15 +5,17 @@
 //! periods); Yao, Buttazzo, Bertogna 2010 (sections); Sha, Rajkumar, Lehoczky 1990 (inheritance: each less important thread holds
 //! up once). All in integers.
 
+mod functions;
 mod manifest;
 #[cfg(test)]
 mod simulated;
 mod table;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-pub use manifest::read;
+pub use functions::prove_functions;
+pub use manifest::{has_tasks, read};
 pub use table::text;
 
 use crate::prove::{Off, Proof, Stretch};
@@ -40,6 +42,9 @@ pub struct Thread {
     pub deadline: u64,
     /// What a turn takes by itself, at most.
     pub wcet: u64,
+    /// The function that it is, if that is proved of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
     /// How long it keeps others from running at most: by preemption that is off, or by a mutex.
     pub blocking: u64,
 }
@@ -53,6 +58,9 @@ pub struct Interrupt {
     pub period: u64,
     /// What its handler takes, at most.
     pub wcet: u64,
+    /// The function that it is, if that is proved of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
 }
 
 /// What runs on the CPU.
@@ -93,6 +101,13 @@ impl Costs {
         };
         let missing = |name| format!("no bound is proved of {name}");
         // Of timers, each interrupt is for one that is due, whichever of the two comes first.
+        if let Some(it) = proof
+            .stretches
+            .iter()
+            .find(|it| it.refused.is_some() && is_plain(it))
+        {
+            bail!("no bound is proved of the section from {}", it.place);
+        }
         let timers = [entry("takt_irq_timer"), entry("takt_irq_early_timer")];
         let activation = timers.into_iter().max().flatten();
         let sections = proof.stretches.iter().filter(|it| is_plain(it));
@@ -221,6 +236,7 @@ mod tests {
             deadline: period,
             wcet,
             blocking: 0,
+            function: None,
         }
     }
 
@@ -255,6 +271,7 @@ mod tests {
                 name: "uart".into(),
                 period: 500,
                 wcet: 20,
+                function: None,
             }],
         };
         set.threads[1].blocking = 40;

@@ -69,6 +69,7 @@ fn no_response_is_longer_than_its_bound() {
         let threads: Vec<Thread> = (0..3)
             .map(|nr| Thread {
                 blocking: blocking[nr],
+                function: None,
                 ..thread(9 - nr as u8, periods[nr], wcets[nr])
             })
             .collect();

@@ -17,7 +17,9 @@ pub struct Timing {
     /// Microseconds in which a thread's turn is to end; a period, if that is not said.
     pub deadline_us: Option<u64>,
     /// Nanoseconds that a turn, or the handler, takes at most.
-    pub wcet_ns: u64,
+    pub wcet_ns: Option<u64>,
+    /// The function in Rust that it is, of which that is to be proved instead.
+    pub function: Option<String>,
     /// Nanoseconds for which it keeps others from running at most.
     #[serde(default)]
     pub blocking_ns: u64,
