@@ -48,6 +48,50 @@ pub(super) fn adds_up(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+/// Loads beside which the bound is looked at.
+const LOADS: [&str; 6] = ["none", "cpu", "irq", "lock", "mix", "plant"];
+
+/// The proved bound of the thread latency is not below what was observed, and one that is says that the analysis is wrong.
+pub(super) fn bound_holds(stage: &Stage) -> Result<()> {
+    for load in LOADS {
+        let name = format!("bound-{load}");
+        stage
+            .latency_run(&name, &format!("-d 200ms -a 100 --load {load}"))?
+            .code(0)?
+            .says("## Proved bound of the thread latency")?;
+        let dir = stage.dir(&name);
+        let document = stage.xtask(&["latency-run", "--from", &dir, "--json", "-"])?;
+        let bound = document.code(0)?.json()?["bound"].clone();
+        let number = |it: &Value| it.as_u64().context("no number");
+        let (total, observed) = (
+            number(&bound["total"])?,
+            number(&bound["proved"]["observed"])?,
+        );
+        // Nor is it a bound of nothing in particular.
+        ensure!(
+            (observed..=40 * observed).contains(&total),
+            "{load}: a latency of {observed}, whose bound is {total}"
+        );
+    }
+    // As if shorter sections had been proved.
+    let dir = stage.dir("bound-plant");
+    let path = PathBuf::from(&dir).join(folder::BOUND);
+    let mut kept: Value = serde_json::from_slice(&fs::read(&path)?)?;
+    for part in ["irqs_off", "preempt_off"] {
+        kept["proved"][part]["instructions"] = json!(0);
+    }
+    kept["proved"]["interference"]["instructions"] = json!(0);
+    fs::write(&path, kept.to_string())?;
+    stage
+        .xtask(&["latency-run", "--from", &dir])?
+        .code(1)?
+        .says("More was observed than the bound: the analysis is wrong.")?;
+    stage
+        .latency_run("bound-2", "-d 20ms -a 100 --smp 2 -c 0")?
+        .says("There is no proved bound: it is of one CPU, and 2 run.")?;
+    Ok(())
+}
+
 /// Periods in µs, of which each meets the load's sections in its own way.
 const PERIODS: [u32; 8] = [1000, 900, 700, 1100, 470, 610, 830, 330];
 

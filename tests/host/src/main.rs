@@ -120,6 +120,7 @@ const TESTS: &[(&str, Check)] = &[
     ("irq_threshold_exits_2", runs::irq_threshold),
     ("thread_threshold_exits_2", runs::thread_threshold),
     ("auto_analysis_adds_up", analysis::adds_up),
+    ("latency_is_below_its_bound", analysis::bound_holds),
     (
         "auto_analysis_names_the_section",
         analysis::names_the_section,

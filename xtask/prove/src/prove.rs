@@ -155,7 +155,7 @@ pub(crate) fn prove_calls(image: &Image, config: &Config) -> Result<Vec<Whole>> 
 /// All instructions of functions and entries, whatever is off, from their first ones to where they come back (`same`) and to the
 /// switch to another thread (`thread`): of each that has one of these names, a symbol or a path in Rust. Behind [`CLOCK`] the name is
 /// that of a thread's function: all from where it goes on behind a switch that it has carried out to its reading of the clock.
-/// [`RECORDS`] are all functions that record events, [`GUARDS`] all places where preemption is enabled and a switch is due, up to where that switches interrupts off.
+/// [`RECORDS`] are all functions that record events without a text, [`GUARDS`] all places where preemption is enabled and a switch is due, up to where that switches interrupts off.
 ///
 /// # Errors
 ///
@@ -199,10 +199,11 @@ const GUARDS: &str = "guards";
 /// What records events.
 const RECORDS: &str = "records";
 
-/// Whether that is the symbol of a record function (`takt_kernel::arch::record`).
+/// Whether that is where a record function (`takt_kernel::arch::record`) begins, of those for records without a text.
 fn is_record(symbol: &str) -> bool {
-    let rest = symbol.strip_prefix("takt_rec");
-    rest.is_some_and(|it| it.starts_with(|it: char| it == '_' || it.is_ascii_digit()))
+    let name = symbol.strip_prefix("takt_rec");
+    let name = name.and_then(|it| it.strip_suffix("_ctx"));
+    name.is_some_and(|it| !matches!(it, "_text" | "_bytes"))
 }
 
 pub(crate) fn prove_wholes(

@@ -1,11 +1,15 @@
 //! What a thread latency consists of, proved of an image as a run had it: its sections, the timer's interrupt, the switch, the thread's
 //! way to its clock. How they make a bound says `takt_results::analysis::bound`.
 
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use takt_base::{input, paths};
+use takt_tracer::wire;
 
-use crate::prove::{Growth, Off, Proof, Stretch, Whole, prove_image, wholes};
+use crate::prove::{self, Growth, Off, Proof, Stretch, Whole, prove_image, wholes};
 
 /// What the timer's interrupt counts: each is counted as an interrupt of its own.
 const DUE: &str = "timers that are due behind the first";
@@ -54,7 +58,7 @@ const PLACES: [(&str, &str); 7] = [
 ];
 
 /// How a run had its image.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Setting {
     /// The events that were recorded, with their ids.
     pub events: Vec<(u32, String)>,
@@ -67,7 +71,7 @@ pub struct Setting {
 }
 
 /// Instructions, and where they begin.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Term {
     /// Instructions, at most.
     pub instructions: u64,
@@ -76,7 +80,7 @@ pub struct Term {
 }
 
 /// What is proved.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Terms {
     /// The longest section with interrupts off in which no other thread goes on.
     pub irqs_off: Term,
@@ -131,12 +135,36 @@ impl Setting {
     }
 }
 
-/// Proves them.
+/// Proves them, or takes what was proved before of the same image in the same setting.
 ///
 /// # Errors
 ///
 /// If one of them has no bound.
 pub fn terms(image: &Path, setting: &Setting) -> Result<Terms> {
+    let mut all = input::read(image)?;
+    all.extend(prove::version()?);
+    all.extend(serde_json::to_vec(setting)?);
+    let dir = paths::target().join("proofs");
+    let path = dir.join(format!("{:016x}.json", wire::checksum(&all)));
+    let kept = input::read(&path).ok();
+    if let Some(kept) = kept.and_then(|it| serde_json::from_slice(&it).ok()) {
+        return Ok(kept);
+    }
+    let found = proved(image, setting)?;
+    // Whoever reads it finds all of it or nothing; that it cannot be kept costs time only.
+    let passing = dir.join(format!(
+        ".{:016x}{}",
+        wire::checksum(&all),
+        paths::passing_mark()
+    ));
+    let kept = fs::create_dir_all(&dir)
+        .and_then(|()| fs::write(&passing, serde_json::to_vec(&found)?))
+        .and_then(|()| fs::rename(&passing, &path));
+    drop(kept);
+    Ok(found)
+}
+
+fn proved(image: &Path, setting: &Setting) -> Result<Terms> {
     let config = setting.config();
     let names: Vec<_> = [EXPIRED, THREAD, GUARDS, PREEMPT]
         .into_iter()

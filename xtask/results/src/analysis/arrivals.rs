@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(all.most(0), 1);
         assert_eq!(all.most(2), 3);
         assert_eq!(all.most(3), 4);
-        assert_eq!(all.most(20), 5);
+        assert_eq!(all.most(21), 5);
         assert_eq!(all.most(33), 8);
         assert_eq!(Arrivals::default().most(100), 0);
     }

@@ -118,11 +118,11 @@ impl Bound {
         let own = parts.own();
         let each = parts.timer.instructions;
         // A sub-buffer is full when it has been written to for so long.
-        let nr_full = |window: u64| {
+        let nr_full = |takes: u64| {
             if parts.full == 0 {
                 0
             } else {
-                1 + window / TO_FULL
+                1 + takes / TO_FULL
             }
         };
         let mut interference = Interference::default();
@@ -133,7 +133,7 @@ impl Bound {
                 return None;
             }
             let timers = arrivals.most(window);
-            let full = nr_full(window);
+            let full = nr_full(own + interference.instructions);
             let next = Interference {
                 instructions: timers * each + full * parts.full,
                 timers,
@@ -332,7 +332,7 @@ mod tests {
         assert!(alone.holds());
         // Three in a window of that length, and with them it is longer: then there are four.
         let window = own + 200 + 2 * 170;
-        let some = [7, window - 1, window + 600, 50_000];
+        let some = [7, window - 1, window + 200, 50_000];
         let found = bound(&some, 500).unwrap();
         assert_eq!(found.interference.timers, 3);
         assert_eq!(found.total(), own + 3 * 200);

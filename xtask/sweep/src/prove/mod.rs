@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use limits::above_limits;
 pub use mutations::Mutations;
-pub use program::{prove_image, run_on, wholes};
+pub use program::{prove_image, run_on, version, wholes};
 pub use table::{Shown, refutation, text};
 
 use crate::document::Document;

@@ -57,6 +57,16 @@ pub fn wholes(image: &Path, config: &[String], names: &[&str]) -> Result<Vec<Who
     Ok(found.into_iter().map(|it| it.named(&names)).collect())
 }
 
+/// What tells one `takt-prove` from another: its length and when it was built.
+///
+/// # Errors
+///
+/// If it does not build.
+pub fn version() -> Result<Vec<u8>> {
+    let program = bring_up_to_date(&PACKAGE)?.metadata()?;
+    Ok(format!("{} {:?}", program.len(), program.modified()?).into_bytes())
+}
+
 /// Runs `takt-prove` on an image; what it has written.
 ///
 /// # Errors
