@@ -207,6 +207,24 @@ fn a_part_that_a_system_does_not_have_is_left_out() {
 }
 
 #[test]
+fn a_place_that_others_come_to_by_a_key_is_not_left_out_while_that_may_be_on() {
+    let mut asm = Asm::default();
+    asm.function("f").cli().test(EBX).jcc(JE, "end");
+    asm.mark(ONLY_WITH, "round robin|#20").nops(9).place("end");
+    asm.sti().ret();
+    let bound = |asm: &mut Asm, words: &[&str]| known(asm, words).unwrap().bound;
+    assert_eq!(bound(&mut asm, &["round robin=off"]), Some(2 + 2));
+    assert_eq!(
+        bound(&mut asm, &["round robin=off", "#20=off"]),
+        Some(2 + 2)
+    );
+    for on in ["#20=on", "#20=any"] {
+        let all = bound(&mut asm, &["round robin=off", on]);
+        assert_eq!(all, Some(2 + 9 + 2));
+    }
+}
+
+#[test]
 fn a_call_that_the_sources_speak_of_comes_on_top() {
     let mut asm = Asm::default();
     // call rsi

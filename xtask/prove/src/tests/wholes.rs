@@ -2,8 +2,10 @@
 
 use super::asm::Asm;
 use crate::config::Config;
+use crate::explore::clock::{behind_guards, behind_switches};
 use crate::explore::{Off, Refusal};
 use crate::looked::Root;
+use crate::marks::Marks;
 use crate::prove::{Stretch, Whole, prove_wholes};
 
 const EBX: u8 = 3;
@@ -14,8 +16,10 @@ const JNE: u8 = 5;
 const RESUMES: u32 = 1;
 const RESUMED: u32 = 2;
 const ROUNDS: u32 = 5;
+const ENABLES: u32 = 18;
 /// `jmp rax`
 const JUMP: [u8; 2] = [0xff, 0xe0];
+const RDTSC: [u8; 2] = [0x0f, 0x31];
 
 fn found(asm: &mut Asm, root: impl Fn(u64) -> Root) -> Stretch {
     let roots = vec![("f".to_owned(), root(asm.address("f")))];
@@ -118,4 +122,38 @@ fn an_interrupt_ends_with_its_return() {
     // iretq
     asm.function("f").nops(6).bytes(&[0x48, 0xcf]);
     assert_eq!(bounds(&found(&mut asm, Root::Whole)), [Some(7), None]);
+}
+
+#[test]
+fn a_thread_that_goes_on_comes_to_its_functions_clock() {
+    let mut asm = Asm::default();
+    asm.function("f").cli().nops(2);
+    switch(&mut asm).nops(1).sti().nops(4);
+    // Another function's clock is not the one.
+    asm.call("g").bytes(&RDTSC).nops(30).ret();
+    asm.function("g").bytes(&RDTSC).nops(1).ret();
+    let image = asm.image();
+    let marks = Marks::new(&image, &Config::default()).unwrap();
+    let [behind] = behind_switches(&image, &marks, asm.address("f"))[..] else {
+        panic!("there is one switch")
+    };
+    // Not its first instruction, which loads the stack pointer.
+    let it = found(&mut asm, |_| Root::BehindSwitch(behind));
+    assert_eq!(bounds(&it), [Some(1 + 1 + 4 + 1 + 3 + 1), None]);
+}
+
+#[test]
+fn from_a_guard_to_the_switch_that_is_due_only_that_branch_counts() {
+    let mut asm = Asm::default();
+    asm.function("f").mark(ENABLES, "").nops(1).jcc(JE, "slow");
+    asm.place("on").test(EBX).jcc(JNE, "on").ret();
+    asm.place("slow").nops(3).call("g").jmp("on");
+    asm.function("g").nops(2).cli().nops(20).sti().ret();
+    let image = asm.image();
+    let marks = Marks::new(&image, &Config::default()).unwrap();
+    let [behind] = behind_guards(&image, &marks)[..] else {
+        panic!("there is one guard")
+    };
+    let it = found(&mut asm, |_| Root::BehindGuard(behind));
+    assert_eq!(bounds(&it), [Some(3 + 1 + 2 + 1), None]);
 }
