@@ -52,7 +52,7 @@ struct Told<'r> {
 impl<'r> From<&'r Kept> for Told<'r> {
     fn from(kept: &'r Kept) -> Self {
         let bound = match kept {
-            Kept::Bound(it) => Some(it),
+            Kept::Bound(it) => Some(&**it),
             Kept::None(_) => None,
         };
         Self {

@@ -27,7 +27,10 @@ const NEEDED: [&str; 5] = [
 
 /// Proves it, and keeps it in the run's folder; or why there is none, which is no error.
 pub(super) fn keep(dir: &Path, run: &Run) {
-    let kept = prove(dir, run).map_or_else(|error| Kept::None(one_line(&error)), Kept::Bound);
+    let kept = match prove(dir, run) {
+        Ok(bound) => Kept::Bound(Box::new(bound)),
+        Err(error) => Kept::None(one_line(&error)),
+    };
     if let Err(error) = kept.keep(dir) {
         note(format_args!("the bound is not kept: {}", one_line(&error)));
     }

@@ -316,6 +316,7 @@ mod tests {
             counts: counts.into(),
             each,
             handlers: 0,
+            waits: 0,
         }
     }
 
@@ -323,6 +324,7 @@ mod tests {
         Some(Way {
             bound,
             handlers: 0,
+            waits: 0,
             grows: Vec::new(),
         })
     }

@@ -86,7 +86,7 @@ pub struct Bound {
 pub enum Kept {
     /// The bound.
     #[serde(rename = "proved")]
-    Bound(Bound),
+    Bound(Box<Bound>),
     /// Why there is none.
     None(String),
 }
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn a_bound_below_what_was_observed_is_refuted_and_says_so() {
         let own = LATE + 170 + 300 + 10 + 60;
-        let text = |observed| Kept::Bound(bound(&[], observed).unwrap());
+        let text = |observed| Kept::Bound(Box::new(bound(&[], observed).unwrap()));
         assert!(!text(own).is_refuted());
         assert!(!text(own).text().contains(REFUTED));
         let refuted = text(own + 1);

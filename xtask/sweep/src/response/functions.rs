@@ -102,12 +102,14 @@ mod tests {
         let way = Some(Way {
             bound: 50,
             handlers: 0,
+            waits: 0,
             grows: Vec::new(),
         });
         let growth = Growth {
             counts: "turns".into(),
             each: 3,
             handlers: 0,
+            waits: 0,
         };
         let refused = Some(Refused {
             why: Why::Loop,
