@@ -48,6 +48,8 @@ pub(super) fn adds_up(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+/// What the load `plant` asks for without further words, in ns.
+const PLANTED_NS: u64 = 30_000;
 /// Loads beside which the bound is looked at.
 const LOADS: [&str; 6] = ["none", "cpu", "irq", "lock", "mix", "plant"];
 
@@ -66,6 +68,19 @@ pub(super) fn bound_holds(stage: &Stage) -> Result<()> {
         let (total, observed) = (
             number(&bound["total"])?,
             number(&bound["proved"]["observed"])?,
+        );
+        if load == "plant" {
+            // The load's own sections are at least as long as they were asked to be.
+            for part in ["irqs_off", "preempt_off"] {
+                let part = number(&bound["proved"][part]["instructions"])?;
+                ensure!(part >= PLANTED_NS, "{part}");
+            }
+        }
+        // Without what may come between, which did not.
+        let between = number(&bound["proved"]["interference"]["instructions"])?;
+        ensure!(
+            load != "none" || total - between >= observed,
+            "a latency of {observed}, and {total} are proved with {between} of others"
         );
         // Nor is it a bound of nothing in particular.
         ensure!(

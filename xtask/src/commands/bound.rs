@@ -7,7 +7,7 @@ use takt_timerlat::config::{Load, Policy, User, Workload};
 use takt_tracer::control::Tracer;
 
 use takt_base::term::{note, one_line};
-use takt_guest::words;
+use takt_guest::{rings, words};
 use takt_machine::qemu::Accel;
 use takt_machine::record::{Run, SlotRecord, Verdict};
 use takt_machine::run::folder;
@@ -70,7 +70,10 @@ fn prove(dir: &Path, run: &Run) -> Result<Bound> {
     let found = terms(&dir.join(folder::IMAGE), &setting)?;
     let without = found.without.clone();
     let observed = slot.thread.max.context("no thread latency was measured")?;
-    let parts = parts(found);
+    let parts = Parts {
+        sub_size: elf.symbol(rings::SUB_SIZE)?,
+        ..parts(found)
+    };
     Bound::new(
         parts,
         &interrupts.arrivals,
@@ -182,5 +185,6 @@ fn parts(found: Terms) -> Parts {
         switch,
         timer: part(found.timer),
         full: found.full,
+        sub_size: 0,
     }
 }

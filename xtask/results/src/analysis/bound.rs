@@ -18,8 +18,10 @@ use takt_machine::run::folder;
 
 /// Instructions that QEMU's timer is late.
 const LATE: u64 = 1;
-/// Instructions in which records fill a sub-buffer of 4096 bytes at least: 15 for 24 bytes.
-const TO_FULL: u64 = 2500;
+/// The thread's first instruction, with which the switch ends.
+const FIRST: u64 = 1;
+/// The quickest records: bytes, and the instructions that they take.
+const RECORD: [u64; 2] = [24, 15];
 /// Looks for a window that contains all that happens in it.
 const MOST_ROUNDS: u32 = 1000;
 
@@ -49,8 +51,10 @@ pub struct Parts {
     pub switch: Part,
     /// Another timer that expires, with its function.
     pub timer: Part,
-    /// What comes on top where a record finds its sub-buffer full.
+    /// What comes on top where a record finds its sub-buffer full, or an interrupt has made one in its place.
     pub full: u64,
+    /// Bytes of a sub-buffer.
+    pub sub_size: u64,
 }
 
 /// What other interrupts take at most in a window as long as the bound.
@@ -60,7 +64,7 @@ pub struct Interference {
     pub instructions: u64,
     /// How many timers expire.
     pub timers: u64,
-    /// How many sub-buffers are full.
+    /// How many sub-buffers are full, or records begun again.
     pub full: u64,
     /// The window.
     pub window: u64,
@@ -101,7 +105,7 @@ impl Parts {
     /// All but what others do.
     fn own(&self) -> u64 {
         let behind = [&self.interrupt, &self.enabled, &self.switch];
-        LATE + self.before() + behind.map(|it| it.instructions).iter().sum::<u64>()
+        LATE + FIRST + self.before() + behind.map(|it| it.instructions).iter().sum::<u64>()
     }
 }
 
@@ -117,13 +121,13 @@ impl Bound {
     ) -> Option<Self> {
         let own = parts.own();
         let each = parts.timer.instructions;
-        // A sub-buffer is full when it has been written to for so long.
-        let nr_full = |takes: u64| {
-            if parts.full == 0 {
-                0
-            } else {
-                1 + takes / TO_FULL
-            }
+        // One is full when it has been written to for so long, and one more for a turn of the clock's upper half; each interrupt can
+        // come in the middle of a record, which is begun again then.
+        let [bytes, instructions] = RECORD;
+        let to_full = (parts.sub_size / bytes * instructions).max(1);
+        let nr_full = |takes: u64, timers: u64| match parts.full {
+            0 => 0,
+            _ => 2 + timers + takes / to_full,
         };
         let mut interference = Interference::default();
         for _ in 0..MOST_ROUNDS {
@@ -133,7 +137,7 @@ impl Bound {
                 return None;
             }
             let timers = arrivals.most(window);
-            let full = nr_full(own + interference.instructions);
+            let full = nr_full(own + interference.instructions, timers);
             let next = Interference {
                 instructions: timers * each + full * parts.full,
                 timers,
@@ -191,7 +195,7 @@ impl Bound {
             rows.push(("Other timers", all, &of.timer.place));
         }
         if full > 0 {
-            rows.push(("Full sub-buffers of the trace", full * of.full, ""));
+            rows.push(("Records that take longer", full * of.full, ""));
         }
         rows
     }
@@ -205,7 +209,10 @@ impl Bound {
                 format!(", and {timers} that expire at most in any {window} ns of the trace")
             }
         };
-        format!("max(POID, DST) + interrupt + PAIE + PSD + {LATE}{others}")
+        format!(
+            "max(POID, DST) + interrupt + PAIE + PSD + {}{others}",
+            LATE + FIRST
+        )
     }
 }
 
@@ -317,6 +324,7 @@ mod tests {
             switch: part(60),
             timer: part(200),
             full: 0,
+            sub_size: 4096,
         }
     }
 
@@ -326,7 +334,7 @@ mod tests {
 
     #[test]
     fn the_longer_wait_counts_and_what_others_do_comes_on_top() {
-        let own = LATE + 170 + 300 + 10 + 60;
+        let own = LATE + FIRST + 170 + 300 + 10 + 60;
         let alone = bound(&[], 500).unwrap();
         assert_eq!(alone.total(), own);
         assert!(alone.holds());
@@ -347,14 +355,21 @@ mod tests {
             full: 300,
             ..parts()
         };
-        let found = Bound::new(parts, &Arrivals::default(), 100_000, 1, Vec::new()).unwrap();
-        assert_eq!(found.interference.full, 1);
-        assert_eq!(found.total(), LATE + 170 + 300 + 10 + 60 + 300);
+        let found =
+            Bound::new(parts.clone(), &Arrivals::default(), 100_000, 1, Vec::new()).unwrap();
+        assert_eq!(found.interference.full, 2);
+        assert_eq!(found.total(), LATE + FIRST + 170 + 300 + 10 + 60 + 2 * 300);
+        let small = Parts {
+            sub_size: 1200,
+            ..parts
+        };
+        let found = Bound::new(small, &Arrivals::default(), 100_000, 1, Vec::new()).unwrap();
+        assert!(found.interference.full > 2);
     }
 
     #[test]
     fn a_bound_below_what_was_observed_is_refuted_and_says_so() {
-        let own = LATE + 170 + 300 + 10 + 60;
+        let own = LATE + FIRST + 170 + 300 + 10 + 60;
         let text = |observed| Kept::Bound(Box::new(bound(&[], observed).unwrap()));
         assert!(!text(own).is_refuted());
         assert!(!text(own).text().contains(REFUTED));

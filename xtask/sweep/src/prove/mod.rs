@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use limits::above_limits;
 pub use mutations::Mutations;
+pub(crate) use program::version_of;
 pub use program::{prove_image, run_on, version, wholes};
 pub use table::{Shown, refutation, text};
 

@@ -63,7 +63,12 @@ pub fn wholes(image: &Path, config: &[String], names: &[&str]) -> Result<Vec<Who
 ///
 /// If it does not build.
 pub fn version() -> Result<Vec<u8>> {
-    let program = bring_up_to_date(&PACKAGE)?.metadata()?;
+    version_of(&bring_up_to_date(&PACKAGE)?)
+}
+
+/// Which program it is.
+pub(crate) fn version_of(program: &Path) -> Result<Vec<u8>> {
+    let program = program.metadata()?;
     Ok(format!("{} {:?}", program.len(), program.modified()?).into_bytes())
 }
 
