@@ -4,11 +4,17 @@
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use takt_user::abi::{self, Call, Error, Lending, MAX_LEASES, fault, lease};
+use takt_user::abi::{self, Call, Error, Lending, MAX_LEASES, NOTIFICATIONS, fault, lease};
 use takt_user::{
-    Instant, Lease, Leased, Message, Nanos, Peer, exit, receive, reply, reply_and_receive,
-    sleep_until,
+    Instant, Lease, Leased, Message, Nanos, Peer, event, exit, log, receive, reply,
+    reply_and_receive, sleep_until, trace_event,
 };
+
+event! {
+    /// Emitted in floods.
+    pub flood = wide "fuzz:flood" { number: 32 u }
+    print "number={number}";
+}
 
 /// In a message's first word, what no random one has: the second word is how many operations were done since the last one. The reply's
 /// first word is not 0 when it is time to end, the second one counts the lives of whoever asks, and the third is the seed.
@@ -17,6 +23,8 @@ const REPORT: u64 = 0x7a4b_0f5e_11d3_9c27;
 const LOOK: u64 = REPORT + 1;
 /// Likewise: the server is to end.
 const QUIT: u64 = REPORT + 2;
+/// As [`LOOK`], and it is time to end.
+const OVER: u64 = REPORT + 3;
 
 /// So many operations at most between two reports.
 const OPERATIONS: u64 = 64;
@@ -24,10 +32,11 @@ const OPERATIONS: u64 = 64;
 const SERVER: Peer = Peer::new(0);
 const KEEPER: Peer = Peer::new(1);
 
+/// What comes next, a notification too.
 fn answered(received: Option<Message>) -> takt_user::Received {
     let received = match received {
-        Some(said) => reply_and_receive(said, 0, Instant::NEVER),
-        None => receive(0, Instant::NEVER),
+        Some(said) => reply_and_receive(said, NOTIFICATIONS, Instant::NEVER),
+        None => receive(NOTIFICATIONS, Instant::NEVER),
     };
     match received {
         Ok(received) => received,
@@ -35,9 +44,10 @@ fn answered(received: Option<Message>) -> takt_user::Received {
     }
 }
 
-/// Supervises all; ends when so many operations were reported and all who look have been told so.
-pub(crate) fn keeper(what: u64) {
-    let (nr, seed) = (what & 0xff_ffff, what >> 24);
+/// Supervises all; ends when so many operations were reported, or one says so, and all who look have been told so. The seed is in
+/// the argument's highest 24 bits.
+pub(crate) fn keeper(argument: u64) {
+    let (nr, seed) = (argument & 0xffff_ffff, argument >> 40);
     let (mut done, mut lives) = (0, 0);
     // A bit for each badge that was told so.
     let mut told: u32 = 0;
@@ -48,6 +58,9 @@ pub(crate) fn keeper(what: u64) {
             continue;
         };
         let message = call.message;
+        if message[0] == OVER {
+            done = nr;
+        }
         // Whoever fuzzes may wait for one of the others: these are told behind it.
         let is_over = done >= nr && (message[0] == REPORT || told != 0);
         said = Some(match message[0] {
@@ -58,7 +71,7 @@ pub(crate) fn keeper(what: u64) {
                 told |= u32::from(is_over) << call.badge;
                 [u64::from(is_over), lives, seed, 0, 0, 0]
             }
-            LOOK => {
+            LOOK | OVER => {
                 told |= u32::from(is_over) << call.badge;
                 [u64::from(is_over); 6]
             }
@@ -124,23 +137,45 @@ pub(crate) fn server() {
     }
 }
 
-/// Sleeps until each of some deadlines, and ends with how late it was at most, in nanoseconds.
-pub(crate) fn control() {
-    const PERIOD: Nanos = Nanos::from_micros(100);
+/// Sleeps until each of some deadlines, and ends with how late it was at most, in nanoseconds. With a number of turns it has one each
+/// millisecond, is to end each before the next one, and has all end behind these.
+pub(crate) fn control(turns: u64) {
+    let period = match turns {
+        0 => Nanos::from_micros(100),
+        _ => Nanos::from_millis(1),
+    };
     let keeper = Peer::new(0);
-    let mut deadline = Instant::after(PERIOD);
+    let mut deadline = Instant::after(period);
     let mut latest = Nanos::ZERO;
-    loop {
+    for turn in 1.. {
         sleep_until(deadline);
         latest = (Instant::now() - deadline).max(latest);
-        deadline += PERIOD;
+        deadline += period;
         // It is to be there in time for each of them.
-        match keeper.call([LOOK; 6]) {
+        let question = if turn == turns { OVER } else { LOOK };
+        match keeper.call([question; 6]) {
             Ok(words) if words[0] != 0 => exit(latest.get()),
             Ok(_) => {}
             Err(error) => exit(1 << 32 | error as u64),
         }
+        if turns != 0 && Instant::now() >= deadline {
+            exit(2 << 32 | turn);
+        }
     }
+}
+
+/// Who works so many microseconds of each tenth of a second alone rests for what is left of it. Gives which of them it is; without
+/// such a number there are none.
+fn rest(busy: u64) -> u64 {
+    const BURST: u64 = 100_000_000;
+    if busy == 0 {
+        return 0;
+    }
+    let now = Instant::now().nanos();
+    if now % BURST >= 1_000 * busy {
+        sleep_until(Instant::from_nanos(now.next_multiple_of(BURST)));
+    }
+    now.div_ceil(BURST)
 }
 
 global_asm!(
@@ -261,10 +296,11 @@ const WRITABLE: core::ops::Range<usize> = 30..1477;
 /// Has numbers in all registers and in memory while others run, and finds them there again; calls the one that fuzzes, which may wait
 /// for that, and lends it memory, which is its own again afterwards.
 #[inline(never)]
-pub(crate) fn observer() {
+pub(crate) fn observer(busy: u64) {
     let fuzzer = Peer::new(2);
     let (mut lent, mut before) = ([0; LENT], [0; LENT]);
     for round in 0_u64.. {
+        rest(busy);
         let word = |at: usize| (round ^ at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let expected: [u64; 46] = core::array::from_fn(word);
         let mut registers = expected;
@@ -550,9 +586,29 @@ fn harm(random: &mut Random) {
     }
 }
 
-/// Fuzzes, in one life after the other, each with numbers of its own.
+/// Does as much as it can of one thing.
+fn flood(random: &mut Random, burst: u64) {
+    for number in 0..OPERATIONS {
+        match burst % 6 {
+            1 => {
+                let _ = SERVER.renew();
+                let _ = SERVER.call([5 + number % 8; 6]);
+            }
+            2 => {
+                let peer = [SERVER, KEEPER][random.below(2) as usize];
+                let _ = peer.notify(1 << random.below(24));
+            }
+            3 => log!("flood {number}"),
+            4 => trace_event!(flood, number as u32),
+            // In each of its lives.
+            _ => harm(random),
+        }
+    }
+}
+
+/// Fuzzes, in one life after the other, each with numbers of its own. In bursts, five of six are floods.
 #[inline(never)]
-pub(crate) fn run() {
+pub(crate) fn run(busy: u64) {
     let report = |nr| match KEEPER.call([REPORT, nr, 0, 0, 0, 0]) {
         Ok(words) => words,
         Err(error) => exit(100 + error as u64),
@@ -561,6 +617,11 @@ pub(crate) fn run() {
     let mut random = Random((told[1] << 20 | told[2]).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     while told[0] == 0 {
         let mut nr = 0;
+        let burst = rest(busy);
+        if !burst.is_multiple_of(6) {
+            flood(&mut random, burst);
+            nr = OPERATIONS;
+        }
         while nr < OPERATIONS {
             match random.below(512) {
                 0 => {

@@ -19,7 +19,7 @@ use takt_user::{Error, Instant, Nanos, Peer, exit, receive, reply_and_receive, s
 
 takt_user::entry!(main);
 
-/// The argument's high half.
+/// The argument's high half, but for what [`FUZZ_KEEPER`] has there.
 const KEEPER: u64 = 1;
 const SERVER: u64 = 2;
 const CLIENT: u64 = 3;
@@ -51,7 +51,7 @@ const TEAM: u64 = 23;
 
 fn main(argument: u64) {
     let what = argument & 0xffff_ffff;
-    match argument >> 32 {
+    match argument >> 32 & 0xff {
         KEEPER => keeper(what),
         SERVER => server(what),
         CLIENT => client::run(what),
@@ -65,11 +65,11 @@ fn main(argument: u64) {
         ASKS => spread::client(what, true),
         ASKS_AND_DIES => spread::client(what, false),
         LENDS => spread::lender(what),
-        FUZZES => fuzz::run(),
-        FUZZ_KEEPER => fuzz::keeper(what),
+        FUZZES => fuzz::run(what),
+        FUZZ_KEEPER => fuzz::keeper(argument),
         FUZZ_SERVER => fuzz::server(),
-        OBSERVES => fuzz::observer(),
-        CONTROLS => fuzz::control(),
+        OBSERVES => fuzz::observer(what),
+        CONTROLS => fuzz::control(what),
         SPENDS => budget::run(what),
         WATCHES => budget::watch(what),
         LENDS_MEMORY => lease::client(what),

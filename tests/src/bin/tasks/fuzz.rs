@@ -2,7 +2,7 @@
 
 use takt_kernel::task::{Ended, all};
 use takt_kernel::time::{Instant, Nanos};
-use takt_tests::harness::Failure;
+use takt_tests::harness::{Failure, number};
 use takt_tests::{check, note, target_test};
 
 use crate::spread::{Asked, lives, start};
@@ -30,35 +30,56 @@ const NR_TIME_OUTS: u64 = 3;
 /// How late a task is at most that sleeps.
 const LATEST: u64 = WAY + SECTION + NR_TIME_OUTS * TIME_OUT;
 
+/// The most operations: a number of 32 bits.
+const MOST: u64 = u32::MAX as u64;
+/// Begins and ends with all tasks: so many operations, or so many turns of a control task of 1 kHz beside what the others do in so
+/// many microseconds of each tenth of a second. Gives how late the more important task was at most, and how often the one that fuzzes began anew.
+fn play(asked: &Asked, operations: u64, (turns, busy): (u64, u64)) -> Result<(u64, u32), Failure> {
+    let last = asked.cpus - 1;
+    // A turn's millisecond is what five operations may take.
+    let patience = if turns == 0 { operations } else { 10 * turns };
+    let before = all()[VICTIM.0].generation();
+    let role = FUZZ_KEEPER | (asked.seed & 0xff_ffff) << 8;
+    let keeper = lives(start(KEEPER.0, role, operations, last / 2, 60)?)?;
+    let server = lives(start(SERVER.0, FUZZ_SERVER, 0, last, 40)?)?;
+    let observer = start(CLIENT.0, OBSERVES, busy, last, 20)?;
+    let fuzzer = start(VICTIM.0, FUZZES, busy, last, 30)?;
+    // Last, since whoever is started begins above all others.
+    let control = start(CONTROL, CONTROLS, turns, 0, 70)?;
+    asked.succeed([fuzzer, observer], patience)?;
+    let late = match asked.end(control, patience)? {
+        Ended::Exited(late) if late >> 32 == 0 => late,
+        ended => return Err(Failure::new(format_args!("the control task: {ended:?}"))),
+    };
+    asked.succeed([server, keeper], patience)?;
+    Ok((late, all()[VICTIM.0].generation() - before))
+}
+
 target_test! {
     /// Calls with anything in the registers, flags and stack pointer, and now and then an instruction that stops the task: all others
     /// have what they had in registers and memory, and a more important one is there for each of its deadlines.
     fn nobody_notices_what_a_task_tries(Stress) {
         let asked = Asked::read()?;
-        let last = asked.cpus - 1;
         let begin = Instant::now();
-        // A number of 24 bits, and a seed of eight.
-        let what = asked.operations.min(0xff_ffff) | (asked.seed & 0xff) << 24;
-        let before = all()[VICTIM.0].generation();
-        let keeper = lives(start(KEEPER.0, FUZZ_KEEPER, what, last / 2, 60)?)?;
-        let server = lives(start(SERVER.0, FUZZ_SERVER, 0, last, 40)?)?;
-        let observer = start(CLIENT.0, OBSERVES, 0, last, 20)?;
-        let fuzzer = start(VICTIM.0, FUZZES, 0, last, 30)?;
-        // Last, since whoever is started begins above all others.
-        let control = start(CONTROL, CONTROLS, 0, 0, 70)?;
-        let nr = asked.operations;
-        asked.succeed([fuzzer, observer], nr)?;
-        let Ended::Exited(late) = asked.end(control, nr)? else {
-            return Err(Failure::new(format_args!("the control task was stopped")));
-        };
-        asked.succeed([server, keeper], nr)?;
+        let nr = asked.operations.min(MOST);
+        let (late, lives) = play(&asked, nr, (0, 0))?;
         let millis = (Instant::now() - begin).to_nanos().get() / 1_000_000;
-        let lives = all()[VICTIM.0].generation() - before;
         note!("{nr} operations in {millis} ms, {lives} lives, a more important task {late} ns late at most");
         // With several CPUs, and in real time, others run in between.
         if asked.cpus == 1 && asked.patience < Nanos::from_secs(1) {
             check!(late <= LATEST, "{late} ns late");
         }
+        Ok(())
+    }
+
+    /// A control loop of 1 kHz misses none of its turns, for ten seconds or what `control_ms` says, beside bursts of what the fuzzer
+    /// does and of floods: calls, notifications, lines of the log, events, faults. They are a twentieth of the time, or what `busy_us`
+    /// says of each tenth of a second.
+    fn a_control_loop_misses_nothing(Alone) {
+        let (turns, busy) = (number("control_ms", 10_000)?, number("busy_us", 5_000)?);
+        let (late, lives) = play(&Asked::read()?, MOST, (turns, busy))?;
+        note!("{turns} turns beside {lives} lives, {late} ns late at most");
+        check!(late <= LATEST, "{late} ns late");
         Ok(())
     }
 }
