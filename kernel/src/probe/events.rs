@@ -95,6 +95,25 @@ event_class! {
 }
 #[cfg(feature = "tasks")]
 event_class! {
+    /// A call of a task, with its two arguments; 255 stands for all numbers from there on.
+    pub class Syscall = "syscall", core8 {
+        call: 8 enum("0=null,1=yield,2=time,3=sleep_until,4=call,5=receive,6=reply,7=reply_and_receive,8=notify,9=log,10=exit,11=renew,12=panic,13=timerlat_open,14=timerlat_wait,15=timerlat_close,16=call_until,17=acknowledge,18=feed,19=log_frame,20=call_lending,21=lease_read,22=lease_write,23=lease_info,24=trace"),
+        rsi: 64 x, rdx: 64 x,
+    }
+    print "call={call} rsi={rsi} rdx={rdx}";
+}
+#[cfg(feature = "tasks")]
+event_class! {
+    /// What a call has come to: the error's number or 0, and the value.
+    pub class SyscallResult = "syscall_result", core8 {
+        call: 8 enum("0=null,1=yield,2=time,3=sleep_until,4=call,5=receive,6=reply,7=reply_and_receive,8=notify,9=log,10=exit,11=renew,12=panic,13=timerlat_open,14=timerlat_wait,15=timerlat_close,16=call_until,17=acknowledge,18=feed,19=log_frame,20=call_lending,21=lease_read,22=lease_write,23=lease_info,24=trace"),
+        error: 32 enum("0=0,1=NoHandle,2=NoRight,3=Stale,4=Dead,5=NotReplied,6=NothingToReply,7=TimedOut,8=BadAddress,9=Deadlock,10=InvalidArgument,11=Busy,12=NotPermitted,13=OutOfResources,14=BudgetSpent,15=NoLease,16=Revoked"),
+        value: 64 x,
+    }
+    print "call={call} error={error} value={value}";
+}
+#[cfg(feature = "tasks")]
+event_class! {
     /// A task whose budget is used up, and by whom: itself, or who serves it.
     pub class Overrun = "budget_overrun", core8 { task: 8 tid, what: 24 enum("0=throttled,1=stopped,2=call ended") }
     print "comm={task:comm} pid={task:pid} what={what}";
@@ -113,6 +132,17 @@ event! {
 event! {
     /// Emitted when a task was stopped, before its supervisor is told.
     pub task_fault: TaskFault = core "task:task_fault";
+}
+#[cfg(feature = "tasks")]
+event! {
+    /// Emitted when a task has called, before anything is done. While this event or [`syscall_exit`] is on all calls go the long way.
+    pub syscall_entry: Syscall = core "task:syscall_entry";
+}
+#[cfg(feature = "tasks")]
+event! {
+    /// Emitted when a call is done, before the task goes on. One that began while both events were off has none, and neither has
+    /// one that ends the task.
+    pub syscall_exit: SyscallResult = core "task:syscall_exit";
 }
 #[cfg(feature = "tasks")]
 event! {

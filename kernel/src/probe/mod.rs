@@ -30,6 +30,20 @@ macro_rules! trace {
 }
 pub(crate) use trace;
 
+/// The same with interrupts on.
+#[cfg(feature = "tasks")]
+macro_rules! trace_irqs_on {
+    ($event:ident $(, $value:expr)* $(,)?) => {
+        if $crate::static_branch!($crate::probe::events::$event::ID) {
+            <$crate::probe::events::$event::Event as $crate::probe::Event>::Class::emit::<$crate::probe::sink::IrqsOnSink>(
+                <$crate::probe::events::$event::Event as $crate::probe::Event>::id() $(, $value)*
+            );
+        }
+    };
+}
+#[cfg(feature = "tasks")]
+pub(crate) use trace_irqs_on;
+
 /// The handling of an interrupt begins: records it, if that is on.
 #[inline(always)]
 pub(crate) fn irq_recorded(vector: u32) {

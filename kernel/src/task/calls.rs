@@ -12,6 +12,7 @@ use super::timerlat;
 use crate::arch::frame::ExceptionFrame;
 use crate::arch::ring3;
 use crate::clock::Instant;
+use crate::probe::trace_irqs_on;
 use crate::switch::{Handoff, IrqExit};
 use crate::thread::tcb::TcbRef;
 use crate::{thread, wait};
@@ -100,6 +101,41 @@ pub(crate) extern "C" fn call(a: u64, b: u64, number: u64) -> IrqExit {
     };
     frame.give(result);
     IrqExit::SAME
+}
+
+/// As [`call`], while calls are traced.
+#[cold]
+#[cfg_attr(
+    feature = "function",
+    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
+)]
+pub(crate) extern "C" fn call_traced(a: u64, b: u64, number: u64) -> IrqExit {
+    let frame = Frame::of(TcbRef::current());
+    frame.number.store(number, Relaxed);
+    trace_irqs_on!(syscall_entry, shown(number), a, b);
+    let exit = call(a, b, number);
+    if exit.next.is_none() {
+        call_ends();
+    }
+    exit
+}
+
+/// A traced call of the running task is done: its result is in the frame.
+#[cold]
+#[cfg_attr(
+    feature = "function",
+    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
+)]
+pub(crate) extern "C" fn call_ends() {
+    let frame = Frame::of(TcbRef::current());
+    let (error, value) = (frame.status.load(Relaxed), frame.value.load(Relaxed));
+    let number = shown(frame.number.load(Relaxed));
+    trace_irqs_on!(syscall_exit, number, error as u32, value);
+}
+
+/// A call's number as its events have it.
+fn shown(number: u64) -> u32 {
+    number.min(255) as u32
 }
 
 /// What there is to be done of a call whose result is in the frame, or will be there, unless it has failed.

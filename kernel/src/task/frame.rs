@@ -10,7 +10,8 @@ use crate::thread::tcb::TcbRef;
 /// What a call goes back by. Others change it inside sections only, while its thread waits.
 #[repr(C)]
 pub(crate) struct Frame {
-    _reserved: u64,
+    /// The call's number, of a traced one.
+    pub(super) number: AtomicU64,
     /// The call's result: 0, or an error's number.
     pub(crate) status: AtomicU64,
     /// Its value.

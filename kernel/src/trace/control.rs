@@ -12,10 +12,14 @@ use takt_tracer::ring::{self, CpuRing, Word};
 use crate::arch::jump_label::{self, Writable};
 use crate::arch::percpu::CpuRef;
 use crate::arch::proof;
+#[cfg(feature = "tasks")]
+use crate::arch::ring3;
 use crate::clock::Instant;
 use crate::config::MAX_CPUS;
 use crate::error::Error;
 use crate::other_cpu;
+#[cfg(feature = "tasks")]
+use crate::probe::events;
 use crate::probe::places;
 use crate::probe::ring::{KernelRing, RingOf, control_word};
 
@@ -27,9 +31,19 @@ pub(super) fn switch(text: &mut Writable, id: u32, on: bool) {
     jump_label::set(text, id, on);
     places::set_event(text, id, on);
     #[cfg(feature = "tasks")]
-    crate::probe::flags::follow(id, on);
+    follow(text, id, on);
     if on {
         tell_current();
+    }
+}
+
+/// What goes by an event besides its places: flags in tasks, and the way of their calls.
+#[cfg(feature = "tasks")]
+fn follow(text: &mut Writable, id: u32, on: bool) {
+    crate::probe::flags::follow(id, on);
+    let of_calls = [&events::syscall_entry::ID, &events::syscall_exit::ID].map(jump_label::number);
+    if of_calls.contains(&id) {
+        ring3::trace_calls(text, of_calls.into_iter().any(jump_label::is_on));
     }
 }
 

@@ -99,7 +99,13 @@ pub(super) fn are_stopped_alone(stage: &Stage) -> Result<()> {
         .stdout
         .split_once(": task_fault: ")
         .context("no fault")?;
-    for event in ["ipc_call: comm=server", "ipc_reply: comm=server"] {
+    for event in [
+        "ipc_call: comm=server",
+        "ipc_reply: comm=server",
+        "syscall_entry: call=call rsi=0x0 rdx=0x0",
+        "syscall_exit: call=call error=0 value=0x0",
+        "syscall_entry: call=reply_and_receive rsi=0x0 rdx=0xffffffffffffffff",
+    ] {
         ensure!(behind.contains(event), "no `{event}` behind the fault");
     }
     Ok(())

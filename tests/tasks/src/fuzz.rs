@@ -6,15 +6,9 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_user::abi::{self, Call, Error, Lending, MAX_LEASES, NOTIFICATIONS, fault, lease};
 use takt_user::{
-    Instant, Lease, Leased, Message, Nanos, Peer, event, exit, log, receive, reply,
-    reply_and_receive, sleep_until, trace_event,
+    Instant, Lease, Leased, Message, Nanos, Peer, exit, log, receive, reply, reply_and_receive,
+    sleep_until,
 };
-
-event! {
-    /// Emitted in floods.
-    pub flood = wide "fuzz:flood" { number: 32 u }
-    print "number={number}";
-}
 
 /// In a message's first word, what no random one has: the second word is how many operations were done since the last one. The reply's
 /// first word is not 0 when it is time to end, the second one counts the lives of whoever asks, and the third is the seed.
@@ -599,7 +593,7 @@ fn flood(random: &mut Random, burst: u64) {
                 let _ = peer.notify(1 << random.below(24));
             }
             3 => log!("flood {number}"),
-            4 => trace_event!(flood, number as u32),
+            4 => call(random, Call::Trace as u64),
             // In each of its lives.
             _ => harm(random),
         }

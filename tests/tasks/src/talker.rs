@@ -19,6 +19,7 @@ const WAITS: u64 = 4;
 const MEASURES: u64 = 5;
 const FORGES: u64 = 6;
 const EMITS_TOO_MANY: u64 = 7;
+const EMITS_IN_BURSTS: u64 = 8;
 
 event! {
     /// Emitted without anything.
@@ -64,6 +65,11 @@ fn main(what: u64) {
         MEASURES => exit(measures()),
         FORGES => forges(),
         EMITS_TOO_MANY => emits_too_many(),
+        EMITS_IN_BURSTS => (0..10).for_each(|_| {
+            let end = Instant::after(Nanos::from_millis(100));
+            (0..20_000u32).for_each(|number| trace_event!(pair, number, 0));
+            sleep_until(end);
+        }),
         FLOODS => (0..1000u32).for_each(|round| defmt::info!("round {=u32}", round)),
         _ => exit(99),
     }

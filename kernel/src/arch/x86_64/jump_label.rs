@@ -208,7 +208,7 @@ impl Writable {
     /// # Safety
     /// As [`write`](Self::write).
     #[inline(always)]
-    unsafe fn write_first(&mut self, address: u32, byte: u8) {
+    pub(super) unsafe fn write_first(&mut self, address: u32, byte: u8) {
         // SAFETY: the caller's duty.
         unsafe { (address as *mut u8).write_volatile(byte) };
     }

@@ -8,9 +8,10 @@ use x86_64::registers::control::{Cr4, Cr4Flags};
 use x86_64::registers::model_specific::Msr;
 use x86_64::registers::rflags::RFlags;
 
-use super::jump_label::Writable;
+use super::jump_label::{JUMP, TEST, Writable};
 use super::percpu;
 use super::space::Space;
+use crate::config::MAX_CPUS;
 use crate::thread::tcb::Tcb;
 
 /// Selectors as [`descriptors::init`](super::descriptors::init) lays them out: `syscall` takes the kernel's code and the data
@@ -25,6 +26,8 @@ const SYSENTER_CS: u32 = 0x174;
 const EFER: u32 = 0xc000_0080;
 /// Bytes of each CPU's stub of calls.
 pub(super) const STUB: usize = 32;
+/// Where in it the jump is that all calls take while they are not traced.
+pub(super) const STUB_JUMP: usize = 18;
 
 /// What is left on of that which the loader may have switched on. Not OSXSAVE, protection keys, counters of events: nobody
 /// keeps a task's state of these.
@@ -92,6 +95,19 @@ pub(crate) unsafe fn init() {
     if !has_smap && block.number() == 0 {
         // SAFETY: interrupts are off, and no other CPU runs yet.
         unsafe { patch_out_clac() };
+    }
+}
+
+/// From now on all calls go by `takt_call_traced`, or no longer: each stub's jump is a test without effect then, so one that is
+/// not traced costs nothing.
+pub(crate) fn trace_calls(text: &mut Writable, on: bool) {
+    let code = if on { TEST } else { JUMP };
+    let stubs = &raw const takt_call_stubs as usize;
+    for cpu in 0..MAX_CPUS {
+        crate::arch::proof::bounded!("stubs of calls");
+        let jump = stubs + STUB * cpu + STUB_JUMP;
+        // SAFETY: an instruction of five bytes that has either for its first one.
+        unsafe { text.write_first(jump as u32, code) };
     }
 }
 

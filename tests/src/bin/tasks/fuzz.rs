@@ -2,10 +2,12 @@
 
 use takt_kernel::task::{Ended, all};
 use takt_kernel::time::{Instant, Nanos};
+use takt_kernel::trace;
 use takt_tests::harness::{Failure, number};
 use takt_tests::{check, note, target_test};
 
 use crate::spread::{Asked, lives, start};
+use crate::talk;
 use crate::{CLIENT, KEEPER, SERVER, VICTIM};
 
 /// A task with nothing but deadlines.
@@ -79,6 +81,20 @@ target_test! {
         let (turns, busy) = (number("control_ms", 10_000)?, number("busy_us", 5_000)?);
         let (late, lives) = play(&Asked::read()?, MOST, (turns, busy))?;
         note!("{turns} turns beside {lives} lives, {late} ns late at most");
+        check!(late <= LATEST, "{late} ns late");
+        Ok(())
+    }
+
+    /// The same for a second, beside another task as well that emits events in floods: they are on, so all go the long way.
+    fn a_control_loop_misses_nothing_while_it_is_traced(Alone) {
+        talk::switch(talk::PAIR, true)?;
+        trace::tracing_on();
+        let before = trace::counters_of(0).entries;
+        let talker = crate::start((talk::TALKER, 0), talk::EMITS_IN_BURSTS as u32)?;
+        let (late, lives) = play(&Asked::read()?, MOST, (1_000, 5_000))?;
+        talker.succeeds()?;
+        let events = trace::counters_of(0).entries - before;
+        note!("beside {lives} lives and {events} events, {late} ns late at most");
         check!(late <= LATEST, "{late} ns late");
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use takt_kernel::task::{Ended, all};
 use takt_kernel::time::{Instant, Nanos, sleep_until};
+use takt_kernel::trace::{self, events};
 use takt_tests::harness::{Failure, print};
 use takt_tests::{check, check_eq, note, target_test};
 
@@ -71,6 +72,35 @@ target_test! {
         let took = (Instant::now() - begun).to_nanos();
         note!("{took:?}");
         check!(took < Nanos::from_millis(1), "a thousand lines took {took:?}");
+        Ok(())
+    }
+
+    /// Each call is recorded when it begins, when it is done, or both, one that does nothing too. What is off again costs nothing.
+    fn calls_are_traced(Alone) {
+        let cost = || {
+            let server = start(SERVER, 0)?;
+            let code = code_of(start(CLIENT, 4)?)?;
+            server.succeeds()?;
+            Ok::<_, Failure>((code & 0xffff_ffff, code >> 32))
+        };
+        let before = cost()?;
+        let [entry, exit] = [&events::syscall_entry::ID, &events::syscall_exit::ID].map(|id| core::ptr::from_ref(id) as u32);
+        trace::tracing_on();
+        // Of the client and of the server 19 and 13 calls, of which each one's last ends it.
+        for (begins, ends, records) in [(true, false, 32), (false, true, 30), (true, true, 62)] {
+            trace::enable(entry, begins)?;
+            trace::enable(exit, ends)?;
+            let nr = trace::counters_of(0).entries;
+            let (null, call) = cost()?;
+            let nr = trace::counters_of(0).entries - nr;
+            note!("null call {null}, call and reply {call}");
+            check_eq!(nr, records);
+            check!(null > 35, "a null call takes {null} instructions");
+        }
+        trace::enable(entry, false)?;
+        check!(cost()?.0 > 35, "the other one is on yet");
+        trace::enable(exit, false)?;
+        check_eq!(cost()?, before);
         Ok(())
     }
 

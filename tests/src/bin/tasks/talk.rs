@@ -9,7 +9,7 @@ use takt_tests::{check, check_eq, note, target_test};
 use crate::start;
 
 /// A program of its own, and what it is told.
-const TALKER: usize = 8;
+pub(crate) const TALKER: usize = 8;
 const SAYS: u64 = 0;
 const BABBLES: u64 = 1;
 const FLOODS: u64 = 2;
@@ -18,9 +18,11 @@ const WAITS: u64 = 4;
 const MEASURES: u64 = 5;
 const FORGES: u64 = 6;
 const EMITS_TOO_MANY: u64 = 7;
+/// For a second.
+pub(crate) const EMITS_IN_BURSTS: u64 = 8;
 
 /// Its events, in the order of their names.
-const PAIR: usize = 1;
+pub(crate) const PAIR: usize = 1;
 
 fn talk(what: u64) -> Outcome {
     start((TALKER, 0), what as u32)?.succeeds()
@@ -35,7 +37,7 @@ fn number_of(what: u64) -> Result<u64, Failure> {
 }
 
 /// Switches one of its events.
-fn switch(event: usize, on: bool) -> Outcome {
+pub(crate) fn switch(event: usize, on: bool) -> Outcome {
     let id = core::ptr::from_ref(all()[TALKER].events()[event].id) as u32;
     check_eq!(trace::enable(id, on)?, 1);
     check_eq!(trace::is_enabled(id), on);
