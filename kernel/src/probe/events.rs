@@ -89,6 +89,12 @@ event_class! {
 }
 #[cfg(feature = "tasks")]
 event_class! {
+    /// Calls in a task that was stopped, the innermost first: the address of each one's last byte.
+    pub class TaskCallers = "task_callers", core8 { task: 8 tid, callers: [64] x }
+    print "comm={task:comm} pid={task:pid} callers={callers}";
+}
+#[cfg(feature = "tasks")]
+event_class! {
     /// A message to a task, or the reply to it.
     pub class Ipc = "ipc", core8 { task: 8 tid }
     print "comm={task:comm} pid={task:pid}";
@@ -132,6 +138,11 @@ event! {
 event! {
     /// Emitted when a task was stopped, before its supervisor is told.
     pub task_fault: TaskFault = core "task:task_fault";
+}
+#[cfg(feature = "tasks")]
+event! {
+    /// Emitted behind [`task_fault`].
+    pub task_callers: TaskCallers = core "task:task_callers";
 }
 #[cfg(feature = "tasks")]
 event! {

@@ -122,6 +122,11 @@ impl Fault {
         (access, why)
     }
 
+    /// The frame pointer.
+    pub(super) fn rbp(&self) -> u64 {
+        self.registers[8]
+    }
+
     pub(super) fn log(&self, task: &str) {
         let kind = name(self.kind);
         match self.kind {

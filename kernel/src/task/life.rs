@@ -244,11 +244,22 @@ impl Task {
         self.mask();
     }
 
-    /// A line about its fault, one of those that it may log: a task that faults over and over is not to fill the log.
+    /// Two lines about its fault, of those that it may log: a task that faults over and over is not to fill the log.
     fn log_fault(&self, thread: &Self, fault: &Fault) {
+        let name = thread.program.name;
         // SAFETY: only the task's own thread uses it.
-        if unsafe { &mut *self.log.get() }.may_log(self.program.name) {
-            fault.log(thread.program.name);
+        let log = unsafe { &mut *self.log.get() };
+        if !log.may_log(self.program.name) {
+            return;
+        }
+        fault.log(name);
+        let callers = self.callers(fault);
+        if !callers.as_slice().is_empty() && log.may_log(self.program.name) {
+            defmt::error!(
+                "task '{=str}' was called from {=[?]:#018x}",
+                name,
+                callers.as_slice()
+            );
         }
     }
 
@@ -383,6 +394,11 @@ impl Task {
             fault.address,
             fault.rsp,
             fault.registers
+        );
+        trace!(
+            task_callers,
+            self.port.thread().tid().raw(),
+            self.callers(fault).as_slice()
         );
     }
 }

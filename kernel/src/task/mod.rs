@@ -5,6 +5,7 @@
 //! | `program` | what xtask packs into the image of a task |
 //! | `frame` | what a task that is in the kernel has left there |
 //! | `fault` | what a task was stopped for |
+//! | `callers` | who had called whom in it then |
 //! | `account` | what a task may still run |
 //! | `overrun` | what becomes of one that has used its budget |
 //! | `pending` | faults that the kernel has in store for a task |
@@ -63,6 +64,7 @@
 
 pub(crate) mod account;
 mod borrow;
+mod callers;
 pub(crate) mod calls;
 mod device;
 mod fault;

@@ -286,6 +286,12 @@ impl Program {
         }
     }
 
+    /// Whether it has code there.
+    pub(super) fn is_code(&self, at: u64) -> bool {
+        let is_there = |it: &Segment| (at as usize).wrapping_sub(it.at) < it.bytes.len();
+        self.segments.iter().any(|it| it.is_code && is_there(it))
+    }
+
     /// Copies from the task's memory, which it names by its own address; false if it is not the task's.
     ///
     /// # Safety

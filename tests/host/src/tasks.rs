@@ -79,6 +79,9 @@ pub(super) fn are_stopped_alone(stage: &Stage) -> Result<()> {
         .code(0)?
         .says("task 'victim' stopped: #PF page fault writing 0x0000000001000000, not permitted, at 0x000000800060")?
         .says(" = probe::harm::run (tests/tasks/src/harm.rs:")?
+        .says("task 'victim' was called from [0x000000800060")?
+        .says(" = probe::main (tests/tasks/src/main.rs:")?
+        .says(": task_callers: comm=victim ")?
         .says("test messages::a_wild_write_harms_nobody ... ok")?;
     let fault = done
         .stdout
@@ -94,6 +97,7 @@ pub(super) fn are_stopped_alone(stage: &Stage) -> Result<()> {
     ] {
         ensure!(fault.contains(part), "`{part}` is missing in {fault}");
     }
+    names_callers(stage, image)?;
     // The calls go on behind it.
     let (_, behind) = done
         .stdout
@@ -108,6 +112,32 @@ pub(super) fn are_stopped_alone(stage: &Stage) -> Result<()> {
     ] {
         ensure!(behind.contains(event), "no `{event}` behind the fault");
     }
+    Ok(())
+}
+
+/// Whoever had called in a task that was stopped is in the log, so many of them at most and the task's own alone, whatever its frame pointer
+/// is.
+fn names_callers(stage: &Stage, image: &str) -> Result<()> {
+    let dir = stage.dir("callers");
+    let append = "test=harm::callers_are_the_tasks_own";
+    let words = ["run", "--image", image, "-o", &dir, "-e", "none"];
+    let done = stage
+        .xtask(&[&words[..], &["--append", append]].concat())?
+        .code(0)?;
+    let lines = done.stdout.lines();
+    let lines: Vec<_> = lines.filter(|it| it.contains("was called from")).collect();
+    let own = |line: &&str| line.matches("0x00000080006").count();
+    let all: Vec<_> = lines.iter().map(|it| it.matches("0x").count()).collect();
+    ensure!(
+        lines.iter().map(own).eq(all.iter().copied()) && all.starts_with(&[16, 1, 2]),
+        "{lines:#?}"
+    );
+    // That of the panic, through the library.
+    let panicked = lines.get(3).context("no callers of a panic")?;
+    ensure!(
+        panicked.contains("= core::panicking::") && panicked.contains(" = probe::harm::run ("),
+        "{panicked}"
+    );
     Ok(())
 }
 

@@ -249,7 +249,39 @@ fn raise(which: u64) -> u64 {
                 asm!("jmp {}", in(reg) NOWHERE);
                 0
             }
+            45..=50 => lie_about_callers(which),
             _ => exit(98),
         }
     }
+}
+
+/// Frames that no function has.
+static FRAMES: [[AtomicU64; 2]; 40] = [const { [const { AtomicU64::new(0) }; 2] }; 40];
+
+/// Faults with a frame pointer that leads to none of its own frames.
+fn lie_about_callers(which: u64) -> u64 {
+    let address = |frame: &[AtomicU64; 2]| frame.as_ptr().expose_provenance() as u64;
+    let first = address(&FRAMES[0]);
+    for (at, [next, to]) in FRAMES.iter().enumerate() {
+        next.store(FRAMES.get(at + 1).map_or(0, address), Relaxed);
+        to.store(run as *const () as u64 + 1, Relaxed);
+    }
+    let frame = match which {
+        45 => KERNEL as u64,
+        46 => u64::MAX - 7,
+        // Half of it lies in the stack.
+        47 => (FIRST_REGION + 4 * REGION - 8) as u64,
+        // Frames without end, which go on in the kernel, and which go on in themselves.
+        48 => first,
+        49 => {
+            FRAMES[1][1].store(KERNEL as u64 + 1, Relaxed);
+            first
+        }
+        _ => {
+            FRAMES[1][0].store(first, Relaxed);
+            first
+        }
+    };
+    // SAFETY: none: it stops the task.
+    unsafe { asm!("mov rbp, {}", "ud2", in(reg) frame, options(noreturn)) }
 }

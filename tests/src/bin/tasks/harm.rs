@@ -102,6 +102,15 @@ target_test! {
         Ok(())
     }
 
+    /// Frame pointers to nothing, to the kernel, in circles: whom the log names is for the host to see.
+    fn callers_are_the_tasks_own(Shared) {
+        for what in 45..=50 {
+            check_eq!(stopped(what)?.kind, InvalidOpcode);
+        }
+        check_eq!(stopped(25)?.kind, Panic);
+        Ok(())
+    }
+
     /// Ports to the byte: those that the manifest gives it, and none beside them, however wide it reads; other tasks' neither.
     fn a_task_has_its_ports_alone(Shared) {
         const OWN: [(u32, u32); 4] = [(0x1237, 1), (0x1238, 1), (0x1237, 2), (0xffff, 1)];
