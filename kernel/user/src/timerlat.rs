@@ -7,14 +7,8 @@
 //! }
 //! ```
 //!
-//! | condition | broken it is | Linux |
-//! |---|---|---|
-//! | a timerlat that measures tasks runs: `latency-run -u` or `-U`, on this CPU, or the tracer | `InvalidArgument` | `EINVAL` |
-//! | the tracer has `NO_OSNOISE_WORKLOAD` | `InvalidArgument` | `EINVAL` |
-//! | no other thread has this CPU's | `Busy` | `EBUSY` |
-//! | the thread runs on that CPU; it belongs to one for its life | `NotPermitted` | `EPERM` |
-//! | the kernel has a timer left | `OutOfResources` | |
-//! | the thread has opened it (`wait`, `close`) | `NoHandle` | `EBADF` |
+//! What has to hold for each of these, and what a broken condition gives, stands in
+//! `docs/TASKS.md`.
 //!
 //! When timerlat ends, whoever has it open is stopped by the fault `Killed`: in its `wait`, or at the next one.
 

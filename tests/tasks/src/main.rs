@@ -11,6 +11,7 @@ mod lease;
 mod measured;
 mod mix;
 mod raw;
+mod registers;
 mod spread;
 mod team;
 
@@ -48,6 +49,9 @@ const LENDS_MEMORY: u64 = 21;
 const BORROWS: u64 = 22;
 /// Of one with several threads.
 const TEAM: u64 = 23;
+/// Of those that have something in all registers while they call.
+const ASKS_WITH_REGISTERS: u64 = 24;
+const ANSWERS_WITH_REGISTERS: u64 = 25;
 
 fn main(argument: u64) {
     let what = argument & 0xffff_ffff;
@@ -75,6 +79,8 @@ fn main(argument: u64) {
         LENDS_MEMORY => lease::client(what),
         BORROWS => lease::server(),
         TEAM => team::run(what),
+        ASKS_WITH_REGISTERS => registers::ask(),
+        ANSWERS_WITH_REGISTERS => registers::answer(),
         _ => exit(99),
     }
 }

@@ -1,6 +1,7 @@
 //! Messages: calls and replies, rights, and what becomes of them when a task dies.
 
 use takt_kernel::task::{Ended, all};
+use takt_kernel::thread::count_times;
 use takt_kernel::time::{Instant, Nanos, sleep_until};
 use takt_kernel::trace::{self, events};
 use takt_tests::harness::{Failure, print};
@@ -72,6 +73,18 @@ target_test! {
         let took = (Instant::now() - begun).to_nanos();
         note!("{took:?}");
         check!(took < Nanos::from_millis(1), "a thousand lines took {took:?}");
+        Ok(())
+    }
+
+    /// Nothing that a task has in SSE registers goes to whom it calls, or is lost, by either way.
+    fn registers_are_each_tasks_own(Shared) {
+        for is_counted in [false, true] {
+            count_times(is_counted)?;
+            let server = start((SERVER.0, 25), 0)?;
+            start((CLIENT.0, 24), 0)?.succeeds()?;
+            server.succeeds()?;
+        }
+        count_times(false)?;
         Ok(())
     }
 

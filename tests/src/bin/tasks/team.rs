@@ -2,6 +2,7 @@
 
 use takt_abi::FaultKind::{PageFault, WithTask};
 use takt_kernel::task::{self, Ended, all};
+use takt_kernel::thread::count_times;
 use takt_kernel::time::{Instant, Nanos, sleep};
 use takt_tests::harness::{Failure, Outcome, print};
 use takt_tests::{check, check_eq, check_err, note, target_test};
@@ -27,6 +28,7 @@ const RETURN: u32 = 5;
 const MEASURE: u32 = 6;
 const HASH: u32 = 7;
 const FAULT_AT_ONCE: u32 = 8;
+const HOLD: u32 = 10;
 
 fn started(what: u32) -> Result<Started, Failure> {
     start((TEAM, 23), what)
@@ -132,6 +134,15 @@ target_test! {
         let team = started(RETURN)?;
         start(CLIENT, 17)?.succeeds()?;
         team.succeeds()
+    }
+
+    /// Nothing that a thread has in SSE registers goes to whom it calls, or is lost, by either way.
+    fn registers_are_each_threads_own(Shared) {
+        started(HOLD)?.succeeds()?;
+        count_times(true)?;
+        let result = started(HOLD)?.succeeds();
+        count_times(false)?;
+        result
     }
 
     /// Exact instructions that the kernel takes for a message between two threads of a task, and its reply.

@@ -8,6 +8,8 @@ use takt_image::{Recipe, small};
 
 /// The image `bench` with functions that can be traced.
 pub(super) const FUNCTIONS: &str = "bench-function";
+/// The image `bench` with protected tasks, of which it has none.
+pub(super) const TASKS: &str = "bench-tasks";
 
 /// One CPU, so that there are ids for 250 threads.
 const BENCH: Capacities = Capacities {
@@ -40,7 +42,7 @@ fn recipe(name: &str) -> Recipe {
     Recipe {
         package: "takt-bench".into(),
         kind: "--bin",
-        name: if name == FUNCTIONS { "bench" } else { name }.into(),
+        name: if is_bench(name) { "bench" } else { name }.into(),
         features,
         defmt_log: if is_bench(name) { "info" } else { "off" }.into(),
         capacities: Some(if is_bench(name) { BENCH } else { EVENTS }),
@@ -48,15 +50,15 @@ fn recipe(name: &str) -> Recipe {
         dir: None,
         verbose: false,
     }
-    .with_features(if name == FUNCTIONS {
-        &["function"]
-    } else {
-        &[]
+    .with_features(match name {
+        FUNCTIONS => &["function"],
+        TASKS => &["tasks"],
+        _ => &[],
     })
 }
 
 fn is_bench(name: &str) -> bool {
-    name == "bench" || name == FUNCTIONS
+    ["bench", FUNCTIONS, TASKS].contains(&name)
 }
 
 /// Builds an image of the benchmark package, with the capacities that it wants.

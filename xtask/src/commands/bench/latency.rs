@@ -54,6 +54,11 @@ pub(super) fn measure(elf: &Elf, folder: &Folder, values: &mut Values) -> Result
     with_timerlat(elf, folder, &noises, "-osnoise", values)
 }
 
+/// Measures with tracing off an image with feature `tasks`.
+pub(super) fn with_tasks(elf: &Elf, folder: &Folder, values: &mut Values) -> Result<()> {
+    run(elf, folder, "", "-tasks", values)
+}
+
 /// Measures with tracing off while a second CPU is idle, and what that adds to the median without it.
 fn with_second_cpu(elf: &Elf, folder: &Folder, values: &mut Values) -> Result<()> {
     let line = format!("{} events=", RUN.replace("smp=1", "smp=2"));

@@ -25,6 +25,7 @@ mod records;
 mod sizes;
 mod spec;
 mod table;
+mod tasks;
 
 use std::collections::{BTreeMap, HashMap};
 use std::process::ExitCode;
@@ -187,29 +188,7 @@ fn measure(look: impl FnOnce(&Elf, &Folder, &[(String, u64)]) -> Result<()>) -> 
         sizes::of_image(&name.replace("events", "footprint"), &image, &mut values)?;
     }
     sizes::per_event(&mut values);
-    tell!("Calling tasks …");
-    let tasks = super::test::with_tasks("tasks", "tests/tasks/takt.app.toml")?;
-    for test in [
-        "messages::calls_are_short",
-        "team::calls_within_a_task_are_short",
-        "measured::deadlines_reach_user_space",
-        "devices::interrupts_reach_drivers",
-        "talk::events_are_cheap",
-        "lease::leases_are_short",
-    ] {
-        let words = format!("capture=off test={test}");
-        let booted = folder.boot_with(&tasks, &words, |mut arguments| {
-            // COM2, of which one has the interrupt.
-            arguments.extend(["-serial", "null"].map(Into::into));
-            arguments
-        })?;
-        values.extend(images::lines(&booted.serial)?);
-    }
-    for cpus in [2, 4] {
-        let words = format!("capture=off cpus={cpus} test=spread::calls_between_cpus_are_measured");
-        let booted = folder.boot_on(cpus, &tasks, &words, |arguments| arguments)?;
-        values.extend(images::lines(&booted.serial)?);
-    }
+    tasks::measure(&folder, &mut values)?;
     locks::measure(&folder, &mut values)?;
     tell!("Tracing functions …");
     functions::measure(&folder, &mut values)?;
