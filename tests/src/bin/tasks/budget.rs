@@ -6,8 +6,7 @@ use takt_kernel::task::{self, Ended, abi::FaultKind, all};
 use takt_kernel::thread::Builder;
 use takt_kernel::thread_stack;
 use takt_kernel::time::{Instant, Nanos, sleep_until};
-use takt_kernel::trace::{self, latency};
-use takt_tests::harness::{Failure, Outcome, print};
+use takt_tests::harness::{Failure, Outcome};
 use takt_tests::{check, check_eq, note, target_test};
 
 use crate::spread::{self, Asked, lives};
@@ -59,20 +58,6 @@ fn keep_deadlines(periods: u64) -> Result<Nanos, Failure> {
     Ok(latest)
 }
 
-/// The longest stretch with interrupts off meanwhile, in instructions.
-fn longest(act: impl FnOnce() -> Outcome) -> Result<u64, Failure> {
-    trace::tracing_on();
-    trace::set_tracer("irqsoff")?;
-    let result = act();
-    let longest = latency::last();
-    trace::set_tracer("nop")?;
-    trace::tracing_off();
-    result?;
-    let longest = longest.ok_or_else(|| Failure::new(format_args!("irqsoff has kept nothing")))?;
-    note!("{longest:x?}");
-    Ok(longest.cycles)
-}
-
 fn overruns(task: (usize, u64)) -> u64 {
     all()[task.0].overruns()
 }
@@ -96,25 +81,6 @@ target_test! {
         let nr = overruns(SPENDER) - before;
         check_eq!(nr, 21);
         check_eq!(told(supervisor)?, (nr, 0));
-        Ok(())
-    }
-
-    /// The longest stretch with interrupts off is that in which a budget ends: of a task that is throttled, of one that is stopped, and of
-    /// one whose call ends.
-    fn the_end_of_a_budget_is_bounded(Alone) {
-        let throttled = longest(|| {
-            let supervisor = start(WATCHES, 0)?;
-            code_of(start(SPENDER, 20 << 8)?)?;
-            told(supervisor).map(|_| ())
-        })?;
-        let stopped = longest(|| {
-            let supervisor = start(WATCHES, 0)?;
-            start(STRICT, 2)?.end()?;
-            told(supervisor).map(|_| ())
-        })?;
-        let called = longest(|| lent(SPENDER))?;
-        note!("throttled {throttled}, stopped {stopped}, its call ended {called}");
-        print(format_args!("bench task-budget-end insn {}\n", throttled.max(stopped).max(called)));
         Ok(())
     }
 

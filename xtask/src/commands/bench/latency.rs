@@ -26,7 +26,7 @@ use takt_results::analysis::marks::{Mark, Marks};
 const EVENTS: &str = "timerlat";
 
 /// The local APIC timer's vector.
-const TIMER: u8 = 0x50;
+pub(super) const TIMER: u8 = 0x50;
 
 /// A sample of the tracer timerlat.
 const SAMPLE: &str = "ftrace:timerlat";

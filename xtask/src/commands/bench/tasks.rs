@@ -1,7 +1,13 @@
 //! What protected tasks take, and what others pay for there being such.
 
+use std::io::BufReader;
+
 use anyhow::{Context, Result};
+use takt_guest::Elf;
+use takt_machine::counted::Plugin;
+use takt_machine::counted::log::Log;
 use takt_machine::run::once::Folder;
+use takt_results::analysis::marks::{Mark, Marks};
 
 use super::{Values, images, latency};
 
@@ -35,7 +41,6 @@ pub(super) fn measure(folder: &Folder, values: &mut Values) -> Result<()> {
         "devices::interrupts_reach_drivers",
         "talk::events_are_cheap",
         "lease::leases_are_short",
-        "budget::the_end_of_a_budget_is_bounded",
     ] {
         let words = format!("capture=off test={test}");
         let booted = folder.boot_with(&image, &words, |mut arguments| {
@@ -50,7 +55,36 @@ pub(super) fn measure(folder: &Folder, values: &mut Values) -> Result<()> {
         let booted = folder.boot_on(cpus, &image, &words, |arguments| arguments)?;
         values.extend(images::lines(&booted.serial)?);
     }
+    let longest = end_of_budget(&image, folder)?;
+    values.insert("task-budget-end".into(), longest);
     taxes(folder, values)
+}
+
+/// How many instructions the longest of the timer's interrupts takes until it returns or another thread runs, while budgets end: of a
+/// task that is throttled, of one that is stopped, of one whose call ends. Counted from outside.
+fn end_of_budget(image: &Elf, folder: &Folder) -> Result<u64> {
+    const TESTS: &str = "budget::an_endless_loop_is_throttled,budget::an_endless_loop_is_stopped,budget::a_budget_is_lent";
+    let (marks, log) = (Marks::of(image), folder.path("counted"));
+    let plugin = Plugin::with_marks(marks.addresses())?;
+    let line = format!("capture=off test={TESTS}");
+    folder.boot_with(image, &line, |arguments| {
+        plugin.added_to(arguments, &log, None)
+    })?;
+    let file = takt_base::input::open(&log).context("cannot read what was counted")?;
+    let mut log = Log::new(BufReader::new(file))?;
+    let (mut begun, mut longest) = (None, None);
+    while let Some(event) = log.next_event()? {
+        let mark = event.mark.and_then(|number| marks.get(number));
+        match (mark.map(|(_, mark)| mark), begun) {
+            (Some(Mark::Entry(latency::TIMER)), _) => begun = Some(event.at),
+            (Some(Mark::Iret | Mark::Sti | Mark::Switch), Some(at)) => {
+                longest = longest.max(Some(event.at - at + 1));
+                begun = None;
+            }
+            _ => {}
+        }
+    }
+    longest.context("no interrupt of the timer was executed")
 }
 
 /// Measures the same with the feature as without, where there is no task.
