@@ -123,14 +123,14 @@ pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(NonZeroU64, u64)
         }
     }
     if turn.is_snapshot() {
-        // It was not possible: somebody else shall.
-        ring.add(Word::Taken, 1u64.wrapping_neg());
+        give_back(ring, turn);
     }
     None
 }
 
 /// Where the next sub-buffer lies: behind the present one, or in the other half, since a snapshot is to be taken, by whom
-/// has this. Then it is the sub-buffer that was open, counted from 1.
+/// has this. Then it is the claim: the lower half of how many were asked for, and above it that of the sub-buffer that was open, counted
+/// from 1.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Turn(u64);
 
@@ -142,6 +142,30 @@ impl Turn {
     pub(super) const fn is_snapshot(self) -> bool {
         self.0 != 0
     }
+
+    fn claim(wanted: u64, now_open: u64) -> Self {
+        Self(wanted & u64::from(u32::MAX) | now_open.max(1) << 32)
+    }
+
+    /// The sub-buffer that was open, as far as it tells the halves apart.
+    fn opened(self) -> u64 {
+        self.0 >> 32
+    }
+
+    /// Whether the claim stands: nobody has claimed since, or forgotten what was asked for.
+    fn stands(self, taken: u64) -> bool {
+        self.0 as u32 == taken as u32
+    }
+}
+
+/// It was not possible to take the snapshot: somebody else shall, unless somebody has meanwhile, or it is not wanted any more.
+#[cold]
+#[inline(never)]
+fn give_back<R: CpuRing>(ring: R, turn: Turn) {
+    let taken = ring.load(Word::Taken);
+    if turn.stands(taken) {
+        ring.cas(Word::Taken, taken, taken.wrapping_sub(1));
+    }
 }
 
 /// Takes a snapshot that was asked for upon oneself.
@@ -149,18 +173,19 @@ impl Turn {
 #[inline(never)]
 fn claim<R: CpuRing>(ring: R, pos: u64, turn: Turn) -> Turn {
     let now_open = Geometry::<R>::opened(pos);
-    if turn.is_snapshot() {
+    // In this order: if someone takes it in between, the exchange fails.
+    let taken = ring.load(Word::Taken);
+    if turn.is_snapshot() && turn.stands(taken) {
         let halves = Halves::new(ring.load(Word::Halves), R::NR_SUBS);
-        if halves.is_none_or(|halves| halves.are_together(turn.0 - 1, now_open.saturating_sub(1))) {
+        let before = turn.opened().wrapping_sub(1);
+        if halves.is_none_or(|halves| halves.are_together(before, now_open.saturating_sub(1))) {
             return turn;
         }
         // Someone who was asked later has taken it.
     }
-    // In this order: if someone takes it in between, the exchange fails.
-    let taken = ring.load(Word::Taken);
     let wanted = ring.load(Word::Wanted);
     if wanted != taken && ring.cas(Word::Taken, taken, wanted) {
-        return Turn(now_open.max(1));
+        return Turn::claim(wanted, now_open);
     }
     Turn::GO_ON
 }

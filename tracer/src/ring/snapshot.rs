@@ -195,6 +195,8 @@ pub fn forget<R: CpuRing>(ring: R) {
         super::close(ring);
         begin_anew(ring);
     }
+    // One more: whoever was interrupted with a claim has none any more.
+    ring.add(Word::Wanted, 1);
     ring.store(Word::Taken, ring.load(Word::Wanted));
     ring.store(Word::SnapshotStart, ring.load(Word::LiveStart));
 }

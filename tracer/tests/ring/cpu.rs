@@ -248,6 +248,8 @@ pub(crate) enum Action {
     MakeRoom(u32),
     /// A snapshot is asked for.
     Snapshot,
+    /// All snapshots are forgotten.
+    Forget,
     /// The next writer is to tell who runs.
     Arm,
     /// One after the other.
@@ -277,7 +279,7 @@ pub(crate) struct Injector<'a, const SUB: u32, const N: u32> {
     switches: Cell<u32>,
     pub(crate) attempts: RefCell<Vec<Attempt>>,
     pub(crate) delivered: RefCell<Vec<Vec<u8>>>,
-    /// When snapshots were asked for.
+    /// When snapshots were asked for, since they were forgotten.
     pub(crate) asked: RefCell<Vec<u64>>,
 }
 
@@ -356,6 +358,10 @@ impl<'a, const SUB: u32, const N: u32> Injector<'a, SUB, N> {
             Action::Snapshot => {
                 self.asked.borrow_mut().push(self.cpu.tsc.load(SeqCst));
                 ring::snapshot::request(&self.cpu.control);
+            }
+            Action::Forget => {
+                ring::snapshot::forget(self.cpu.quiet());
+                self.asked.borrow_mut().clear();
             }
             Action::Arm => self.cpu.control.arm(),
             Action::Each(actions) => actions.iter().for_each(|action| self.run(*action)),

@@ -276,3 +276,71 @@ fn what_was_refused_is_taken_later() {
     }
     assert!(nr_refused > 0);
 }
+
+/// A writer that has taken a snapshot upon itself is interrupted by some who take later ones: it takes none that nobody asked for, and
+/// what it could not do is not asked for again.
+#[test]
+fn others_were_faster() {
+    const MEANWHILE: Action = Action::Each(&[B8, Action::Snapshot, B8, B8, Action::Snapshot, B8]);
+    let mut nr_complete = 0;
+    for subs in [0, 1, 4, 5, 9] {
+        for used in 0..IN_SUB {
+            for step in 1.. {
+                let cpu = TestCpu::new(Mode::Overwrite, 7 << 32);
+                let run = Injector::new(&cpu);
+                write_subs(&run, subs);
+                (0..used).for_each(|_| run.run(B8));
+                run.run(Action::Snapshot);
+                let outer = run.attempts.borrow().len() as u32;
+                run.plan(&[(step, MEANWHILE)]);
+                run.run(B8);
+                if !run.is_done() {
+                    break;
+                }
+                if check(&run, Mode::Overwrite).counters.commit_overrun != 0 {
+                    continue;
+                }
+                nr_complete += 1;
+                let has = |serial| kept(&cpu, &run).iter().any(|read| read.serial == serial);
+                assert!(has(outer + 3), "{subs} {used} {step}");
+                run.run(B8);
+                assert!(has(outer + 3), "{subs} {used} {step}: and later");
+            }
+        }
+    }
+    assert!(nr_complete > 1_000);
+}
+
+/// One who is interrupted by someone who forgets all snapshots asks for none when it gives back what it has taken upon itself.
+#[test]
+fn forgotten_while_it_is_taken() {
+    // Round to where the next snapshot needs the sub-buffer in which someone is.
+    const MEANWHILE: Action = Action::Each(&[
+        Action::Storm(18),
+        Action::Snapshot,
+        B8,
+        Action::Snapshot,
+        B8,
+    ]);
+    const FORGET: Action = Action::Each(&[Action::TracingOff, Action::Forget]);
+    let mut runs = 0;
+    for step in 1..30 {
+        for later in 1.. {
+            let cpu = TestCpu::new(Mode::Overwrite, 5);
+            let run = Injector::new(&cpu);
+            run.run(B8);
+            run.plan(&[(step, MEANWHILE), (step + later, FORGET)]);
+            run.run(B8);
+            if !run.is_done() {
+                break;
+            }
+            if !run.asked.borrow().is_empty() {
+                continue; // asked for again
+            }
+            let [wanted, taken] = [Word::Wanted, Word::Taken].map(|word| cpu.word(word));
+            assert_eq!(wanted, taken, "{step} {later}");
+            runs += 1;
+        }
+    }
+    assert!(runs > 100);
+}
