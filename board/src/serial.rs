@@ -13,20 +13,16 @@ use crate::uart::{DATA, Fifos, LineStatus, Registers};
 /// How long a byte is waited for before it is given up, in polls: a UART that is not there must not hang the machine.
 const PATIENCE: u32 = 100_000;
 
-/// A UART. Values of this type do not exclude each other: the registers are single bytes, so the worst that two can
-/// do is to mix their bytes.
+/// A UART. Values of this type do not exclude each other, nor a [driver](crate::drivers::uart) that has opened the port: they reach
+/// for its data and its status only, so the worst that two can do is to mix their bytes.
 #[derive(Debug)]
 pub struct Serial(Registers);
 
 impl Serial {
-    /// COM1 at 115,200 baud, 8N1; as it is if the capture goes over it.
+    /// COM1 as it was set up last: by the boot at 115,200 baud, 8N1, or by whoever has opened it since.
     #[must_use]
-    pub fn com1() -> Self {
-        let serial = Self::com1_as_is();
-        if !is_captures() {
-            serial.set_divisor(1);
-        }
-        serial
+    pub const fn com1() -> Self {
+        Self(Registers::COM1)
     }
 
     /// Sets the port up, 8N1, with its input clock divided by 16 and that. Says how many bytes it takes when it is empty.
@@ -52,11 +48,6 @@ impl Serial {
     /// The byte that has come.
     pub(crate) fn take(&self) -> u8 {
         self.0.read(DATA)
-    }
-
-    /// COM1 as it was set up before, for emergencies.
-    pub(crate) const fn com1_as_is() -> Self {
-        Self(Registers::COM1)
     }
 
     /// Writes all bytes; gives up on those that the UART does not take.

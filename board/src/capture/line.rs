@@ -65,7 +65,7 @@ pub(super) fn divisor(baud: u32) -> Option<u16> {
 }
 
 /// The port.
-const PORT: Serial = Serial::com1_as_is();
+const PORT: Serial = Serial::com1();
 
 /// The line, with the frame that is on its way. All zeros at rest, so that it is no part of the image.
 struct Line {

@@ -26,7 +26,7 @@ const Q: u8 = 0x10;
 
 /// Whether `q` was pressed since the last call.
 pub(super) fn is_quit(has_serial: bool) -> bool {
-    let mut serial = Serial::com1_as_is();
+    let mut serial = Serial::com1();
     let mut is_quit = false;
     // Bounded, should the ports belong to something else.
     for _ in 0..16 {

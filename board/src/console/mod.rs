@@ -148,7 +148,7 @@ impl Write for &Console {
 /// Sends bytes without keeping others from running.
 fn send(bytes: &[u8]) {
     for piece in bytes.chunks(FIFO) {
-        let mut port = Serial::com1_as_is();
+        let mut port = Serial::com1();
         let mut left = PATIENCE;
         while port.write_ready() != Ok(true) && left > 0 {
             left -= 1;

@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use embedded_io::{Read, ReadReady, Write, WriteReady};
 use takt_board::drivers::uart::{Counts, Inputs, Outputs, Port, Uart};
+use takt_board::serial::Serial;
 use takt_kernel::irq::NR_DEVICE_VECTORS;
 use takt_kernel::preempt;
 use takt_kernel::thread::Builder;
@@ -18,6 +19,7 @@ const LOOPBACK: Outputs = Outputs {
     loopback: true,
 };
 
+static COM1: Uart = Uart::com1();
 static COM2: Uart = Uart::com2();
 
 thread_stack!(static READER_STACK: 16384);
@@ -85,6 +87,18 @@ fn writer(_: usize) {
 static PORT: spin::Once<Port<32, 8>> = spin::Once::new();
 
 target_test! {
+    /// Whoever has the port without interrupts, as messages of the boot do, leaves those of an open one on.
+    fn uart_beside_serial(Alone) {
+        let mut port = open(&COM1, 0)?;
+        let _ = Serial::com1();
+        let mut bytes = [0; 4];
+        let sent = port.write_all(b"a");
+        let read = port.read_until(&mut bytes, Instant::after(Nanos::from_millis(10)));
+        port.set_outputs(Outputs { loopback: false, ..LOOPBACK });
+        check_eq!((sent, said(read), bytes[0]), (Ok(()), Ok(1), b'a'));
+        Ok(())
+    }
+
     /// What is sent is received, by threads that wait and without: as embedded-io has it. Modem lines, counts of what is lost.
     fn uart(Alone) {
         check_err!(said(COM2.open(31_250, 0)), InvalidArgument);
