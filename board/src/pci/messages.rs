@@ -143,11 +143,11 @@ impl Msi {
         self.capability.set_enabled(false, Config);
     }
 
-    /// Has the next ones come to another CPU.
+    /// Has the next ones come to another CPU. Nobody else masks or unmasks them meanwhile.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if it does not run.
-    pub fn set_cpu(&self, cpu: usize) -> Result<(), Error> {
+    pub fn set_cpu(&mut self, cpu: usize) -> Result<(), Error> {
         let address = message_address(cpu)?;
         let is_enabled = self.capability.is_enabled(Config);
         self.mask();
@@ -212,11 +212,17 @@ impl Msix {
         control.write(control.read() | 1);
     }
 
-    /// Has the next ones come to another CPU. Not while a handler masks or unmasks it: of both one is lost.
+    /// Has the next ones come to another CPU. Nobody else masks or unmasks them meanwhile:
+    ///
+    /// ```compile_fail,E0596
+    /// fn while_a_handler_has_it(msix: &'static takt_board::pci::Msix) {
+    ///     let _ = msix.set_cpu(1);
+    /// }
+    /// ```
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if it does not run.
-    pub fn set_cpu(&self, cpu: usize) -> Result<(), Error> {
+    pub fn set_cpu(&mut self, cpu: usize) -> Result<(), Error> {
         let address = message_address(cpu)?;
         let control = self.word(3).read();
         self.mask();

@@ -317,7 +317,7 @@ target_test! {
         let base = there_is("memory of edu", edu.enable_memory(0))?;
         // SAFETY: it was told of no transfer.
         unsafe { edu.enable_dma() };
-        let msi = edu.enable_msi(irq::request("edu", on_message, 0)?, 0)?;
+        let mut msi = edu.enable_msi(irq::request("edu", on_message, 0)?, 0)?;
         msi.set_cpu(1)?;
         register(base, 0x60).write(1);
         sleep(Nanos::from_millis(1))?;
