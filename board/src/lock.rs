@@ -17,10 +17,12 @@ struct Serve;
 
 impl RelaxStrategy for Serve {
     fn relax() {
+        // What prints a panic's message may come here, in the middle of `act`.
         assert!(
-            !machine::is_over(),
+            !machine::is_alone(),
             "a lock that a halted CPU has, or this one"
         );
+        proof::waits_for_lock();
         // SAFETY: `IrqLock::with` has switched interrupts off, and NMIs take no such lock.
         unsafe { machine::serve_other_cpus() };
     }
@@ -36,6 +38,10 @@ impl<T> IrqLock<T> {
     /// Calls `act`, which has to be short: nothing interrupts it, and it delays whatever is due meanwhile. It may not take the
     /// same lock, nor another that is held around this one elsewhere. What it calls may wait for another CPU, which does what it is
     /// asked while it waits for this lock.
+    ///
+    /// # Panics
+    /// If whoever has the lock never gives it back: on one CPU, or when another one's fault or panic is reported or ends the run. What
+    /// it protects may be half changed, and is still lent.
     #[inline(always)]
     pub fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
         let guard = preempt::irq_save();
@@ -52,7 +58,6 @@ impl<T> IrqLock<T> {
     #[cold]
     #[inline(never)]
     fn wait(&self) -> TicketMutexGuard<'_, T, Serve> {
-        proof::waits_for_lock();
         self.0.lock()
     }
 }

@@ -210,10 +210,11 @@ pub fn panic(info: &PanicInfo<'_>) -> ! {
     exit(ExitCode::Fault)
 }
 
-/// What prints the values of a panic's message is the application's: it does not keep the machine from stopping.
+/// What prints the values of a panic's message is the application's: it does not keep the machine from stopping. With a guard, which no
+/// boot context has: so it is not taken for one.
 fn never_waits() {
     let mut section = section::own_irq();
-    section.thread(TcbRef::current()).atomic |= NEVER_WAITS;
+    section.thread(TcbRef::current()).atomic |= NEVER_WAITS | 1;
     section.release();
 }
 

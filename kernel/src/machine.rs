@@ -41,6 +41,9 @@
 //! ```compile_fail,E0133
 //! takt_kernel::boot::run();
 //! ```
+//! ```compile_fail,E0603
+//! use takt_kernel::machine::Emergency;
+//! ```
 //! Nor can it write to a ring at any place that it likes:
 //!
 //! ```compile_fail,E0425
@@ -120,13 +123,13 @@ pub unsafe fn serve_other_cpus() {
     other_cpu::serve_while_waiting(CpuRef::this());
 }
 
-/// Whether this CPU ends the run or reports a fault: then no other one goes on, whatever it had.
+/// Whether no other CPU goes on, whatever it had: there is none, or this one ends the run or reports a fault.
 ///
 /// # Context
 /// Any.
 #[must_use]
-pub fn is_over() -> bool {
-    cpus::is_over()
+pub fn is_alone() -> bool {
+    !is_smp!() || cpus::is_over()
 }
 
 static MACHINE: Once<&'static dyn Machine> = Once::new();
@@ -161,7 +164,7 @@ pub fn exit(code: ExitCode) -> ! {
 }
 
 /// The emergency console as a formatter.
-pub struct Emergency;
+pub(crate) struct Emergency;
 
 impl Write for Emergency {
     fn write_str(&mut self, text: &str) -> fmt::Result {

@@ -4,8 +4,9 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use takt_board::lock::IrqLock;
 use takt_kernel::sync::{Queue, Semaphore};
-use takt_kernel::thread::Builder;
+use takt_kernel::thread::{Builder, count_times};
 use takt_kernel::time::{Expiry, Nanos, Timer, sleep, sleep_until};
 use takt_kernel::{irq, preempt, thread_stack};
 use takt_tests::descriptors::{ABSENT, SELECTOR, install};
@@ -501,6 +502,36 @@ target_test! {
             }
         }
         join(&[spawn(3, 60, |_| panic!("a value: {Faults}"), 0)?])?;
+        survived()
+    }
+
+    /// What prints a value of a panic's message takes the lock that the panic came upon: that is another panic, and nobody else has what
+    /// the first one was changing.
+    fn locking_in_a_panic(Fault(&["*** panic: a value:", "*** panic while reporting another", "'w3'", "it says: a lock that a halted CPU has, or this one"])) {
+        static LOCK: IrqLock<u32> = IrqLock::new(0);
+        struct Locks;
+        impl core::fmt::Display for Locks {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                LOCK.with(|value| write!(f, "{value}"))
+            }
+        }
+        join(&[spawn(3, 60, |_| LOCK.with(|_| panic!("a value: {Locks}")), 0)?])?;
+        survived()
+    }
+
+    /// A panic with preemption disabled, as it is at boot, is not taken for the boot: what prints a value switches nothing.
+    fn switching_in_a_panic(Fault(&["*** panic: Err(WrongContext)", "'w3'", "*** end of report"])) {
+        struct Switches;
+        impl core::fmt::Display for Switches {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                write!(f, "{:?}", count_times(true))
+            }
+        }
+        let panics: fn(usize) = |_| {
+            let _guard = preempt::disable();
+            panic!("{Switches}")
+        };
+        join(&[spawn(3, 60, panics, 0)?])?;
         survived()
     }
 
