@@ -29,6 +29,19 @@ pub(crate) struct Tables {
     pub(crate) ecam: Option<Ecam>,
 }
 
+impl Tables {
+    /// Without registers that would lie in RAM, as a table that is wrong has them: RAM below 4 GiB ends there. I/O APICs and HPET have to
+    /// lie where devices are mapped.
+    pub(crate) fn without_ram(mut self, end: u64) -> Self {
+        let is_device = |base: usize| base >= DEVICES.max(end as usize) && base <= LIMIT - 0x1000;
+        let io_apics = &mut self.wiring.io_apics;
+        io_apics.retain(|it| is_device(it.address as usize));
+        self.hpet = self.hpet.filter(|base| is_device(*base));
+        self.ecam = self.ecam.filter(|it| it.base >= end as usize);
+        self
+    }
+}
+
 /// PCI's configuration space in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ecam {
@@ -83,6 +96,8 @@ impl Wiring {
 
 /// What the kernel maps: the last gigabyte uncached, which is as good for reading.
 const LIMIT: usize = 4 << 30;
+/// Where that one begins.
+const DEVICES: usize = 3 << 30;
 
 /// The bytes of physical memory from `address`, if they are in the part that is mapped.
 fn bytes(address: usize, len: usize) -> Option<&'static [u8]> {
@@ -310,6 +325,36 @@ mod tests {
         let one: &[u8] = &[1, 12, 0, 0, 0, 0, 0xc0, 0xfe, 0, 0, 0, 0];
         let found = madt(&[one; MAX_IO_APICS + 1]);
         assert_eq!(found.wiring.io_apics().count(), MAX_IO_APICS);
+    }
+
+    /// A table that has registers in RAM would have it written to.
+    #[test]
+    fn registers_are_no_ram() {
+        let mut found = madt(&[
+            &[1, 12, 0, 0, 0, 0, 0xc0, 0xfe, 0, 0, 0, 0],
+            &[1, 12, 0, 0, 0, 0, 0x10, 0, 24, 0, 0, 0],
+            &[1, 12, 0, 0, 0, 0, 0x10, 0xc0, 48, 0, 0, 0],
+            &[1, 12, 0, 0, 0xff, 0xff, 0xff, 0xff, 72, 0, 0, 0],
+        ]);
+        let ecam = |base| Ecam { base, last_bus: 0 };
+        (found.hpet, found.ecam) = (Some(0xfed0_0000), Some(ecam(0xb000_0000)));
+        let found = found.without_ram(0xb000_0000);
+        let firsts = |found: &Tables| {
+            found
+                .wiring
+                .io_apics()
+                .map(|it| it.first)
+                .collect::<vec::Vec<_>>()
+        };
+        assert_eq!(firsts(&found), [0, 48]);
+        assert_eq!(
+            (found.hpet, found.ecam),
+            (Some(0xfed0_0000), Some(ecam(0xb000_0000)))
+        );
+        let mut found = found.without_ram(0xe000_0000);
+        assert_eq!((firsts(&found), found.ecam), (vec![0], None));
+        found.hpet = Some(5 << 30);
+        assert_eq!(found.without_ram(0).hpet, None);
     }
 
     #[test]

@@ -29,8 +29,7 @@ const PM_TIMER_HZ: u64 = 3_579_545;
 
 /// Finds the frequencies.
 pub(crate) fn find(line: &CommandLine<'_>, tables: &Tables) -> (Clocks, Sources) {
-    let hpet = tables.hpet.filter(|base| *base >= 3 << 30);
-    PLACES.call_once(|| (hpet, tables.pm_timer));
+    PLACES.call_once(|| (tables.hpet, tables.pm_timer));
     let told = line.number("tsc_hz", 0).unwrap_or(0);
     if told != 0 {
         let apic_hz = line.number("lapic_hz", told).unwrap_or(told);
@@ -74,10 +73,7 @@ fn lasted(counts: u64, hz: u64) -> Nanos {
 
 fn measure(tables: &Tables) -> (Clocks, FrequencySource) {
     // SAFETY: ACPI says that it is there, and the devices' gigabyte is mapped.
-    let hpet = tables
-        .hpet
-        .filter(|base| *base >= 3 << 30)
-        .and_then(|base| unsafe { Hpet::new(base) });
+    let hpet = tables.hpet.and_then(|base| unsafe { Hpet::new(base) });
     if let Some(hpet) = hpet {
         let clocks = against(|| {
             let start = hpet.count();

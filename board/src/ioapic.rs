@@ -71,7 +71,7 @@ bitflags! {
 fn register<T>(io_apic: IoApic, index: u32) -> VolatilePtr<'static, T> {
     fn at<T>(io_apic: IoApic, offset: usize) -> VolatilePtr<'static, T> {
         let address = (io_apic.address as usize + offset) as *mut T;
-        // SAFETY: ACPI names the page, which is mapped, and is no memory of anyone's.
+        // SAFETY: ACPI names the page, which lies where devices are mapped, and is no RAM by the loader's memory map.
         unsafe { VolatilePtr::new(NonNull::new(address).unwrap_or(NonNull::dangling())) }
     }
     at(io_apic, 0).write(index);

@@ -34,7 +34,7 @@ impl Machine for Pc {
     fn emergency_write(&self, text: &[u8]) {
         #[cfg(feature = "capture")]
         capture::make_way();
-        Serial::com1_as_is().write_bytes(text);
+        Serial::com1().write_bytes(text);
         #[cfg(feature = "console")]
         console::print_emergency(text);
     }
@@ -109,6 +109,8 @@ struct Told {
     memory: MemoryMap<'static>,
     /// Whether the image lies in RAM that is its own.
     room: Result<(), NotRam>,
+    /// Where RAM below 4 GiB ends.
+    end_of_ram: u64,
     can_start_cpus: bool,
     #[cfg(feature = "console")]
     framebuffer: Option<crate::loader::Framebuffer>,
@@ -142,6 +144,7 @@ unsafe fn ask_loader(info: u64, magic: u32) -> Told {
             true => loader.memory,
             false => MemoryMap::UNKNOWN,
         },
+        end_of_ram: loader.memory.end_of_ram(),
         room: loader.memory.check(image.start as u64..image.end as u64),
         #[cfg(feature = "console")]
         framebuffer: loader.framebuffer,
@@ -161,7 +164,7 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
     machine::set_machine(&PC);
     // SAFETY: once, on the boot CPU, with interrupts off.
     unsafe { kernel_boot::early(crate::boot::stack_top()) };
-    let _ = Serial::com1();
+    Serial::com1().set_divisor(1);
     pic::mask_all();
     pic::stop_legacy_timers();
     // SAFETY: the loader's registers, the boot tables map the first gigabyte, and only the image was written to.
@@ -195,7 +198,7 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
         expect(unused_mut, reason = "its parts are the devices'")
     )]
     let mut tables = match HAS_DEVICES {
-        true => acpi::read(rsdp),
+        true => acpi::read(rsdp).without_ram(told.end_of_ram),
         false => acpi::Tables::default(),
     };
     #[cfg(feature = "devices")]

@@ -56,8 +56,7 @@ static STATE: IrqLock<State> = IrqLock::new(State {
 
 /// Notes where ACPI says that it is.
 pub(crate) fn init(base: Option<usize>) {
-    // Where devices are mapped.
-    STATE.with(|state| state.base = base.filter(|base| *base >= 3 << 30));
+    STATE.with(|state| state.base = base);
 }
 
 fn register<T>(base: usize, offset: usize) -> VolatilePtr<'static, T> {
@@ -203,7 +202,7 @@ impl Timer {
         Ok(())
     }
 
-    /// Stops it, and has it come in this period, rounded down to whole counts.
+    /// Stops it, and has it come in this period, rounded down to whole counts, but not in less than 128 counts.
     ///
     /// # Errors
     /// As [`one_shot`](Self::one_shot); [`Error::InvalidState`] if the comparator cannot.

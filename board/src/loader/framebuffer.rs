@@ -42,16 +42,41 @@ impl Framebuffer {
             },
             _ => return None,
         };
-        let is_sound = |positions: [u8; 3]| positions.iter().all(|position| *position <= 24);
-        match kind {
-            Kind::Pixels { positions } if !is_sound(positions) => None,
-            _ => Some(Self {
-                address: u64_at(content, 0)?,
-                pitch: u32_at(content, 8)?,
-                width: u32_at(content, 12)?,
-                height: u32_at(content, 16)?.min(0xffff),
-                kind,
-            }),
-        }
+        let (address, pitch) = (u64_at(content, 0)?, u32_at(content, 8)?);
+        // Each is written as a whole.
+        let size = match kind {
+            Kind::Text => 2,
+            Kind::Pixels { positions } if positions.iter().all(|it| *it <= 24) => 4,
+            Kind::Pixels { .. } => return None,
+        };
+        let is_aligned = address.is_multiple_of(size.into()) && pitch.is_multiple_of(size);
+        is_aligned.then_some(Self {
+            address,
+            pitch,
+            width: u32_at(content, 12)?,
+            height: u32_at(content, 16)?.min(0xffff),
+            kind,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pixels and characters that would not lie at multiples of their sizes are not drawn.
+    #[test]
+    fn pixels_are_aligned() {
+        let parsed = |address: u8, pitch: u8, is_text: bool| {
+            let mut content = [0; 30];
+            (content[0], content[8], content[12], content[16]) = (address, pitch, 10, 10);
+            (content[20], content[21]) = if is_text { (16, 2) } else { (32, 1) };
+            for at in [25, 27, 29] {
+                content[at] = 8;
+            }
+            Framebuffer::parse(&content).is_some()
+        };
+        assert!(parsed(0, 40, false) && parsed(0, 42, true) && parsed(2, 40, true));
+        assert!(!parsed(0, 42, false) && !parsed(2, 40, false) && !parsed(1, 40, true));
     }
 }

@@ -71,6 +71,13 @@ impl<'a> MemoryMap<'a> {
         ranges.any(|(range, _)| range.start < addresses.end && addresses.start < range.end)
     }
 
+    /// Where RAM ends that begins below 4 GiB, the firmware's or broken memory among it.
+    pub(crate) fn end_of_ram(&self) -> u64 {
+        let ram = self.ranges().filter(|(_, kind)| matches!(kind, 1 | 3..=5));
+        let low = ram.filter(|(range, _)| range.start < 4 << 30);
+        low.map(|(range, _)| range.end).max().unwrap_or(0)
+    }
+
     /// What it names, whatever that is; all addresses if nothing is told.
     pub(crate) fn named(&self) -> impl Iterator<Item = Range<u64>> + use<'a> {
         let all = self.entries.is_empty().then_some(0..u64::MAX);
@@ -171,6 +178,10 @@ pub(super) mod tests {
         );
         assert_eq!(map.ram(), 0x9f000 + 0x70_0000 + 0x100_0000 + 0x10_0000);
         assert_eq!(MemoryMap::UNKNOWN.check(0..1 << 40), Ok(()));
+        assert_eq!(
+            (map.end_of_ram(), MemoryMap::UNKNOWN.end_of_ram()),
+            (0x1a0_0000, 0)
+        );
         let has_ram = |range: Range<u64>| map.has_ram(&range);
         assert!(has_ram(0x9efff..0x9f000) && has_ram(0x8f_ffff..0x90_0000));
         assert!(!has_ram(0x9f000..0x10_0000) && !has_ram(0x1a0_0000..1 << 32));
