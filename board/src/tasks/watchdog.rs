@@ -48,7 +48,8 @@ pub(super) fn start(number: usize, ms: u32) -> Option<()> {
     let pci = || I6300esb::take().and_then(|it| Held::Pci(it).start(ms));
     let held = chip_sets.or_else(pci)?;
     WATCHDOG.with(|it| *it = Some(held));
-    task::set_machine_watchdog(number, feed);
+    // SAFETY: it was started here, and `feed` writes to its registers.
+    unsafe { task::set_machine_watchdog(number, feed) };
     Some(())
 }
 

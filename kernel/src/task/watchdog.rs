@@ -25,9 +25,13 @@ static MACHINES: Once<(usize, fn())> = Once::new();
 
 /// Has the task of this number feed the machine's watchdog as well, which `feed` does, whenever it feeds its own. Once.
 ///
+/// # Safety
+/// The machine's watchdog is the caller's. `feed` is called in the task's thread, inside a call of its: it waits for nothing, since what
+/// stops a task knows of no such wait.
+///
 /// # Context
 /// Any but NMI.
-pub fn set_machine_watchdog(number: usize, feed: fn()) {
+pub unsafe fn set_machine_watchdog(number: usize, feed: fn()) {
     // Nobody comes in between who would wait for the end of this.
     let alone = preempt::irq_save();
     MACHINES.call_once(|| (number, feed));

@@ -15,6 +15,9 @@
 //! ```compile_fail,E0133
 //! takt_kernel::trace::rules::register(|_| 1, |_| {});
 //! ```
+//! ```compile_fail,E0133
+//! takt_kernel::trace::rules::unregister();
+//! ```
 //! ```no_run
 //! // SAFETY: they do nothing.
 //! unsafe { takt_kernel::trace::rules::register(|_| 1, |_| {}) };

@@ -17,7 +17,8 @@ use crate::error::Error;
 ///
 /// # Safety
 /// Both run wherever an event is emitted: in NMIs, and inside the kernel's sections, where what these protect may be half
-/// changed. So they call nothing of the kernel's but trace points, and take no lock that a thread or an interrupt takes.
+/// changed. So they call nothing of the kernel's but trace points, and take no lock that a thread or an interrupt takes. No event has
+/// a filter or a trigger meanwhile.
 pub unsafe fn register(before: Before, after: After) -> Result<(), Error> {
     Text::lock()?.patch(|text| set(text, Some((before, after))));
     Ok(())
@@ -30,7 +31,11 @@ pub unsafe fn register(before: Before, after: After) -> Result<(), Error> {
 ///
 /// # Context
 /// Threads that may block.
-pub fn unregister() -> Result<(), Error> {
+///
+/// # Safety
+/// Those that are asked are the caller's, by [`register`]. While an event has a filter or a trigger, or is recorded of some threads
+/// only, they are [`events`](super::events)': nobody would go by those any more.
+pub unsafe fn unregister() -> Result<(), Error> {
     Text::lock()?.patch(|text| set(text, None));
     Ok(())
 }

@@ -399,7 +399,8 @@ target_test! {
         CONTEXT.store(context(HARDIRQ), Relaxed);
         interrupt::raise(emit_in_interrupt);
         check_eq!((ASKED.load(Relaxed), TOLD.load(Relaxed), WRONG.load(Relaxed)), (6 * NR, 3 * NR, 0));
-        rules::unregister()?;
+        // SAFETY: they are this test's.
+        unsafe { rules::unregister()? };
         let contexts = [context(IRQS_ON), context(HARDIRQ), context(HARDIRQ)];
         check_eq!(check_ring(&contexts, false), 6 * NR);
         check_eq!(WRONG.load(Relaxed), 0);
@@ -436,7 +437,8 @@ target_test! {
             if round % 20 == 0 {
                 sleep(Nanos::from_micros(200))?;
             }
-            rules::unregister()?;
+            // SAFETY: they are this test's.
+            unsafe { rules::unregister()? };
             if round % 20 == 10 {
                 sleep(Nanos::from_micros(200))?;
             }
