@@ -201,12 +201,13 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
     }
     // Nobody would look for the host's command to stop.
     let is_endless = config.workload == Workload::None && config.duration_ns == 0;
-    if is_endless || cpus == 0 || config.period_ns == 0 || config.prio == 0 || config.prio > 99 {
+    let cycles = |ns: u64| Nanos::new(ns).to_cycles().get();
+    let period = cycles(config.period_ns);
+    if is_endless || cpus == 0 || period == 0 || config.prio == 0 || config.prio > 99 {
         return Err(Error::InvalidArgument);
     }
     STATUS.set(status);
     HOOKS.set(hooks);
-    let cycles = |ns: u64| Nanos::new(ns).to_cycles().get();
     let limit = |ns: u64| match ns {
         0 => u64::MAX,
         ns => cycles(ns),
@@ -215,7 +216,6 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
     SHARED
         .stop_thread
         .store(limit(config.stop_thread_ns), Relaxed);
-    let period = cycles(config.period_ns);
     SHARED.period.store(period, Relaxed);
     // The threads are set up before the first activation.
     let lead = cycles(1_000_000).max(period);
