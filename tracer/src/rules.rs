@@ -245,7 +245,16 @@ impl Rules {
     /// # Context
     /// IRQ-safe; not while a rule is changed.
     pub fn named(&self, tid: u8, name: &str) {
-        self.each_program(&mut |program| program.named(tid, name));
+        self.named_in_steps(tid, name, &mut |step| step());
+    }
+
+    /// The same while rules may be changed: `guard` calls what it is given where nobody changes any, unless somebody has since this was
+    /// begun. Whoever does so knows of the thread.
+    ///
+    /// # Context
+    /// IRQ-safe.
+    pub fn named_in_steps(&self, tid: u8, name: &str, guard: &mut dyn FnMut(&dyn Fn())) {
+        self.each_program(&mut |program| program.named(tid, name, guard));
     }
 
     /// Every filter and every trigger's condition.

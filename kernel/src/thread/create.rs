@@ -230,14 +230,16 @@ fn create(
 fn end_traced(section: Section<Any>, tid: ThreadId) -> Created {
     let t = section.look_at(TcbRef::of(tid));
     let created = Created(t.handle);
-    let tid = t.tid.raw();
+    let (tid, name) = (t.tid.raw(), t.name_or_none());
+    let (rank, cpu) = (t.prio.rank(), t.cpu.number());
+    // Nobody has a handle of it yet.
+    section.leave_quietly();
     #[cfg(feature = "rules")]
     if crate::static_branch!(crate::trace::rules::table::NAMES) {
-        crate::trace::rules::table::thread_named(tid, t.name_or_none());
+        crate::trace::rules::table::thread_named(tid, name);
     }
-    trace!(thread_name, tid, t.name_or_none().as_bytes());
-    trace!(thread_create, tid, t.prio.rank(), t.cpu.number());
-    section.leave_quietly();
+    trace!(thread_name, tid, name.as_bytes());
+    trace!(thread_create, tid, rank, cpu);
     created
 }
 

@@ -205,11 +205,12 @@ impl Program<'_, AtomicU32> {
         self.tests().any(|(_, head)| nr_name_words(head) != 0)
     }
 
-    /// A thread has this name from now on: the tests that are about names know it.
+    /// A thread has this name from now on: the tests that are about names know it. `guard` calls what it is given, unless the program was
+    /// changed meanwhile.
     ///
     /// # Context
-    /// IRQ-safe, NMI-safe; not while the program itself is changed.
-    pub fn named(&self, tid: u8, name: &str) {
+    /// IRQ-safe, NMI-safe.
+    pub fn named(&self, tid: u8, name: &str, guard: &mut dyn FnMut(&dyn Fn())) {
         for (at, head) in self.tests() {
             let operands = self.code.get(at + HEAD..).unwrap_or_default();
             let Some((set, behind)) = operands.split_at_checked(SET_WORDS) else {
@@ -219,11 +220,12 @@ impl Program<'_, AtomicU32> {
             let is_met = is_met_by(words, name.as_bytes());
             if let (Some(is_met), Some(word)) = (is_met, set.get(usize::from(tid / 32))) {
                 let bit = 1 << (tid % 32);
-                if is_met {
-                    word.fetch_or(bit, Relaxed);
-                } else {
-                    word.fetch_and(!bit, Relaxed);
-                }
+                guard(&|| {
+                    _ = match is_met {
+                        true => word.fetch_or(bit, Relaxed),
+                        false => word.fetch_and(!bit, Relaxed),
+                    }
+                });
             }
         }
     }

@@ -11,7 +11,7 @@ use takt_tracer::rules::{NewTrigger, Rule, RuleError, ThreadList};
 
 use super::diverted;
 use super::judge::{act_upon, has_stacks, is_heard, judge, judge_by_thread};
-use super::table::{NAMES, TAKT_RULES};
+use super::table::{self, NAMES, TAKT_RULES};
 use crate::arch::jump_label::{self, Writable};
 use crate::arch::proof;
 use crate::arch::stop::Text;
@@ -146,6 +146,7 @@ pub(in crate::trace) fn change(
 ) -> Result<(), Error> {
     Text::lock()?.patch(|writable| {
         proof::targets!("what is done while nobody else runs");
+        table::changed();
         act(writable)?;
         control::tell_current();
         proof::apart!("programs of filters and triggers are gone over");

@@ -1,8 +1,11 @@
 //! The table of filters and triggers, and what follows from it for an event's places.
 
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use takt_tracer::rules::Rules;
 
 use crate::arch::jump_label::keys;
+use crate::section;
 
 /// What the host reads.
 #[unsafe(no_mangle)]
@@ -13,12 +16,31 @@ keys! {
     pub(crate) NAMES;
 }
 
-/// A thread was created, and has this name.
+/// How often rules were changed.
+static CHANGES: AtomicU32 = AtomicU32::new(0);
+
+/// Rules are changed, and are told of all threads.
 ///
 /// # Context
-/// Inside a section, while [`NAMES`] is on.
+/// While nobody else runs.
+pub(super) fn changed() {
+    CHANGES.fetch_add(1, Relaxed);
+}
+
+/// A thread was created, and has this name. To compare names takes long, so that is done with interrupts on.
+///
+/// # Context
+/// Any but NMIs, while [`NAMES`] is on, and outside of sections.
 pub(crate) fn thread_named(tid: u8, name: &str) {
-    TAKT_RULES.named(tid, name);
+    let before = CHANGES.load(Relaxed);
+    TAKT_RULES.named_in_steps(tid, name, &mut |step| {
+        // Whoever changes rules waits for its end.
+        let section = section::own();
+        if CHANGES.load(Relaxed) == before {
+            step();
+        }
+        section.leave_quietly();
+    });
 }
 
 /// Whether the event's places stay on for triggers.
