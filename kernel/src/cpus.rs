@@ -78,7 +78,7 @@ static LAST: AtomicU32 = AtomicU32::new(0);
 /// A bit for each CPU that has halted for that.
 static HALTED: AtomicU32 = AtomicU32::new(0);
 
-/// How often it is looked whether the others have halted, before the report begins all the same.
+/// How often it is looked whether the others have halted, before they are made to, and before the report begins all the same.
 const LOOKS: u32 = 1_000_000;
 
 /// Whether this CPU ends the machine.
@@ -89,34 +89,39 @@ pub(crate) fn is_over() -> bool {
 /// Has all other CPUs halt for good: the run ends, or what this one is about to report says that what they have in common is wrong.
 /// Halts itself if another one does that.
 ///
+/// They halt where they [stand still](stand_still), so that nothing is half changed that what prints a panic's message may look at. One
+/// that does not come there in time has interrupts off and gets an NMI.
+///
 /// # Context
 /// Interrupts off.
 pub(crate) fn halt_others() {
     let this = CpuRef::this().number();
-    if let Err(last) = LAST.compare_exchange(0, this + 1, Relaxed, Relaxed) {
-        if last != this + 1 {
-            interrupts::halt_forever();
-        }
-        return;
+    if LAST
+        .compare_exchange(0, this + 1, Relaxed, Relaxed)
+        .is_err()
+    {
+        return halt_if_over();
     }
+    // For good, and behind what says why.
+    GENERATION.fetch_or(1, Release);
     let others = online() & !(1 << this);
-    for cpu in bits(others) {
-        apic::send(
-            CpuRef::of(cpu).apic_id.get(),
-            apic::Command::NMI.union(apic::Command::ASSERT),
-        );
+    let left = || others & !HALTED.load(Acquire);
+    let kick = apic::Command::interrupt(interrupts::KICK_VECTOR);
+    for how in [kick, apic::Command::NMI.union(apic::Command::ASSERT)] {
+        for cpu in bits(left()) {
+            apic::send(CpuRef::of(cpu).apic_id.get(), how);
+        }
+        let _ = (0..LOOKS).any(|_| {
+            core::hint::spin_loop();
+            left() == 0
+        });
     }
-    let have_halted = || HALTED.load(Acquire) & others == others;
-    let _ = (0..LOOKS).any(|_| {
-        core::hint::spin_loop();
-        have_halted()
-    });
 }
 
 /// Halts for good if another CPU ends the machine.
 ///
 /// # Context
-/// NMI, or interrupts off.
+/// Interrupts off, or NMI.
 #[inline(always)]
 pub(crate) fn halt_if_over() {
     if is_smp!() {
@@ -129,13 +134,13 @@ pub(crate) fn halt_if_over() {
     }
 }
 
-/// Odd while the CPUs are to stand still; each time another number.
+/// Odd while the CPUs are to stand still, and once one ends the machine; each time another number.
 pub(crate) static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// A bit for each CPU that stands still.
 pub(crate) static STOPPED: AtomicU32 = AtomicU32::new(0);
 
-/// Stands still as long as someone patches (`arch::stop`).
+/// Stands still as long as someone patches (`arch::stop`), and for good if another CPU ends the machine.
 ///
 /// # Context
 /// The handler of a kick, or who waits with interrupts off for another CPU's call or for a lock of the board's; without a lock.
@@ -149,6 +154,7 @@ pub(crate) fn stand_still() {
         }
         STOPPED.fetch_or(1 << percpu::cpu(), Release);
         while GENERATION.load(Acquire) == generation {
+            halt_if_over();
             core::hint::spin_loop();
         }
         core::arch::x86_64::__cpuid(0);
