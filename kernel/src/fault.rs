@@ -14,7 +14,7 @@ use crate::config::{MAX_CPUS, cpu_index};
 use crate::guards::guard_owner;
 use crate::machine::{self, Emergency};
 use crate::section;
-use crate::thread::tcb::{NEVER_WAITS, Tcb, TcbRef};
+use crate::thread::tcb::{GUARDS, NEVER_WAITS, Tcb, TcbRef};
 
 pub use crate::machine::{ExitCode, exit};
 
@@ -210,11 +210,12 @@ pub fn panic(info: &PanicInfo<'_>) -> ! {
     exit(ExitCode::Fault)
 }
 
-/// What prints the values of a panic's message is the application's: it does not keep the machine from stopping. With a guard, which no
-/// boot context has: so it is not taken for one.
+/// What prints the values of a panic's message is the application's: it does not keep the machine from stopping. With one guard more, which
+/// nobody drops: so those that it has do not enable interrupts, and it is not taken for a boot context, which has none.
 fn never_waits() {
     let mut section = section::own_irq();
-    section.thread(TcbRef::current()).atomic |= NEVER_WAITS | 1;
+    let atomic = &mut section.thread(TcbRef::current()).atomic;
+    *atomic = (*atomic | NEVER_WAITS) + u8::from(*atomic & GUARDS != GUARDS);
     section.release();
 }
 

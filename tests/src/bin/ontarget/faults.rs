@@ -2,9 +2,11 @@
 //! its machine; the host reads the report.
 
 use core::arch::asm;
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_board::lock::IrqLock;
+use takt_kernel::preempt::IrqGuard;
 use takt_kernel::sync::{Queue, Semaphore};
 use takt_kernel::thread::{Builder, count_times};
 use takt_kernel::time::{Expiry, Nanos, Timer, sleep, sleep_until};
@@ -531,6 +533,20 @@ target_test! {
             let _guard = preempt::disable();
             panic!("{Switches}")
         };
+        join(&[spawn(3, 60, panics, 0)?])?;
+        survived()
+    }
+
+    /// What prints a value drops the guard that interrupts are off by: they stay so.
+    fn enabling_in_a_panic(Fault(&["*** panic: false", "'w3'", "*** end of report"])) {
+        struct Enables(Cell<Option<IrqGuard>>);
+        impl core::fmt::Display for Enables {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                drop(self.0.take());
+                write!(f, "{}", irq::are_enabled())
+            }
+        }
+        let panics: fn(usize) = |_| panic!("{}", Enables(Cell::new(Some(preempt::irq_save()))));
         join(&[spawn(3, 60, panics, 0)?])?;
         survived()
     }
