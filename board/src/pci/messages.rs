@@ -2,6 +2,7 @@
 
 use core::ptr::NonNull;
 
+use heapless::Vec;
 use pci_types::capability::{MsiCapability, MsixCapability, MultipleMessageSupport};
 use takt_kernel::irq::Irq;
 use takt_kernel::sync::Mutex;
@@ -11,8 +12,16 @@ use volatile::VolatilePtr;
 use super::config::Config;
 use super::{Capability, CommandRegister, Function};
 
-/// For who gives functions' interrupts to handlers.
-static ROUTING: Mutex<()> = Mutex::new(());
+/// Which functions' interrupts were given to handlers, and whether as messages of a table; for who gives them.
+static GIVEN: Mutex<Vec<(Function, bool), MAX_GIVEN>> = Mutex::new(Vec::new());
+/// As many functions may have messages.
+const MAX_GIVEN: usize = 32;
+
+/// How this function's were given, if they were.
+fn kind_of(given: &[(Function, bool)], function: Function) -> Option<bool> {
+    let mut kinds = given.iter().filter(|it| it.0 == function).map(|it| it.1);
+    kinds.next()
+}
 
 impl Function {
     /// Whether it may send messages.
@@ -27,21 +36,25 @@ impl Function {
     /// Has its interrupts come as messages (MSI) to `irq`'s handler on a CPU, at once.
     ///
     /// # Errors
-    /// `irq` is released, then: [`Error::InvalidArgument`] if it cannot send messages or the CPU does not run; [`Error::InvalidState`] if it sends
-    /// some already, or may not [access memory](Self::enable_dma); those of [`Mutex::lock`].
+    /// `irq` is released, then: [`Error::InvalidArgument`] if it cannot send messages or the CPU does not run; [`Error::InvalidState`] if they
+    /// have a handler, if a firmware has left them on, or if it may not [access memory](Self::enable_dma); [`Error::OutOfResources`] if 32
+    /// functions have messages; those of [`Mutex::lock`].
     pub fn enable_msi(self, irq: Irq, cpu: usize) -> Result<Msi, Error> {
         let (irq, capability) = irq.routed(|irq| {
-            let _one = ROUTING.lock()?;
+            let mut given = GIVEN.lock()?;
             let msi = self.capabilities().find_map(|capability| match capability {
                 Capability::Msi(msi) => Some(msi),
                 _ => None,
             });
             let msi = msi.ok_or(Error::InvalidArgument)?;
-            if msi.is_enabled(Config) {
+            if msi.is_enabled(Config) || kind_of(&given, self).is_some() {
                 return Err(Error::InvalidState);
             }
             self.check_dma()?;
             let address = message_address(cpu)?;
+            given
+                .push((self, false))
+                .map_err(|_| Error::OutOfResources)?;
             msi.set_message_info(address.into(), irq.vector().into(), Config);
             msi.set_multiple_message_enable(MultipleMessageSupport::Int1, Config);
             self.without_pin();
@@ -60,7 +73,8 @@ impl Function {
     ///
     /// # Errors
     /// `irq` is released, then: [`Error::InvalidArgument`] if it has no such table or entry, or the CPU does not run; [`Error::InvalidState`] if
-    /// the entry has a handler, or it may not [access memory](Self::enable_dma); those of [`Mutex::lock`].
+    /// the entry has a handler, or the function's messages without a table have, or it may not [access memory](Self::enable_dma);
+    /// [`Error::OutOfResources`] if 32 functions have messages; those of [`Mutex::lock`].
     pub fn enable_msix(self, entry: u16, irq: Irq, cpu: usize) -> Result<Msix, Error> {
         let (irq, table) = irq.routed(|irq| self.set_message(entry, irq.vector(), cpu))?;
         let msix = Msix { table, entry, irq };
@@ -71,7 +85,11 @@ impl Function {
     /// Has an entry of its table, whose address is told, say this vector, and be masked.
     fn set_message(self, entry: u16, vector: u8, cpu: usize) -> Result<usize, Error> {
         let address = message_address(cpu)?;
-        let _one = ROUTING.lock()?;
+        let mut given = GIVEN.lock()?;
+        let kind = kind_of(&given, self);
+        if kind == Some(false) {
+            return Err(Error::InvalidState);
+        }
         let capability = self.capabilities().find_map(|capability| match capability {
             Capability::MsiX(msix) => Some(msix),
             _ => None,
@@ -83,6 +101,10 @@ impl Function {
         self.check_dma()?;
         let memory = self.enable_memory(capability.table_bar());
         let table = memory.ok_or(Error::InvalidArgument)? + capability.table_offset() as usize;
+        if kind.is_none() {
+            let pushed = given.push((self, true));
+            pushed.map_err(|_| Error::OutOfResources)?;
+        }
         if !capability.enabled(Config) {
             // A firmware may have left anything there.
             capability.set_function_mask(true, Config);

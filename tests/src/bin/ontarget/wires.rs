@@ -243,6 +243,8 @@ target_test! {
         }
         let open = came();
         msi.mask();
+        // Masked it has a handler still.
+        check_err!(edu.enable_msi(irq::request("second", on_message, 0)?, 0), InvalidState);
         raise.write(1);
         let masked = came();
         msi.unmask();
