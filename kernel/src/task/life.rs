@@ -117,25 +117,23 @@ fn spawn(
     if priority > TOP {
         return Err(Error::InvalidArgument);
     }
+    // It becomes alive above all others, so that whoever is started next finds it so; only then it has its own priority.
+    let builder = Builder::new(task.program.name, TOP)?.cpu(cpu);
+    // Whoever has the stack begins the life: nobody else changes with what.
+    let thread = builder.create(task.program.stack, entry, number)?;
     let before = task.argument.swap(argument, Relaxed);
     let priority_before = task.priority.swap(priority, Relaxed);
-    // It becomes alive above all others, so that whoever is started next finds it so; only then it has its own priority.
-    let spawn = || {
-        let builder = Builder::new(task.program.name, TOP)?.cpu(cpu);
-        let thread = builder.create(task.program.stack, entry, number)?;
-        let spawned = task.spawn_further(cpu);
-        thread.start()?;
-        if spawned.is_err() {
-            // It ends at once.
-            let _ = thread.join(Instant::NEVER);
-        }
-        spawned.map(|()| thread)
-    };
-    // It may yet begin anew, by its supervisor's word.
-    spawn().inspect_err(|_| {
+    let spawned = task.spawn_further(cpu);
+    if spawned.is_err() {
+        // It ends at once, and may yet begin anew, by its supervisor's word.
         task.argument.store(before, Relaxed);
         task.priority.store(priority_before, Relaxed);
-    })
+    }
+    thread.start()?;
+    if spawned.is_err() {
+        let _ = thread.join(Instant::NEVER);
+    }
+    spawned.map(|()| thread)
 }
 
 /// What is there, copied in words: `memcpy` counts each byte as an instruction.
