@@ -1,8 +1,8 @@
 //! Base address registers: where a function's memory and ports are, and how large.
 
 use heapless::Vec;
-use takt_kernel::machine;
 use takt_kernel::sync::Mutex;
+use takt_kernel::{machine, preempt};
 
 use super::config::Config;
 use super::{Bar, CommandRegister, Function};
@@ -24,7 +24,8 @@ struct Known {
 
 impl Function {
     /// Memory or ports in base address register `slot`. What its registers give as sizes is asked for by writing to them, and the
-    /// function does not answer meanwhile: that is once, by whoever is the first to ask.
+    /// function does not answer meanwhile: that is once, by whoever is the first to ask, with interrupts off for a register's time. What
+    /// another CPU writes to it then is lost: to be asked before a driver uses it.
     ///
     /// # Context
     /// Threads that may block: one asks at a time. Elsewhere `None` where another is at it.
@@ -34,27 +35,25 @@ impl Function {
         let mut known = BASES.lock().ok()?;
         let value = self.value(slot)?;
         if !known.iter().any(|it| it.of == self) {
-            self.silently(|| {
-                let mut slot = 0;
-                while slot < self.nr_bases() {
-                    let bar = self.value(slot).map(|value| {
-                        let bar = endpoint.bar(slot, Config);
-                        let of = self;
-                        // The first one says that all were asked for. Without room they are each time.
-                        if bar.is_some() || slot == 0 {
-                            let _ = known.push(Known {
-                                of,
-                                slot,
-                                value,
-                                bar,
-                            });
-                        }
-                        bar
-                    });
-                    let has_two = matches!(bar, Some(Some(Bar::Memory64 { .. })));
-                    slot += if has_two { 2 } else { 1 };
-                }
-            });
+            let mut slot = 0;
+            while slot < self.nr_bases() {
+                let bar = self.value(slot).map(|value| {
+                    let bar = self.silently(|| endpoint.bar(slot, Config));
+                    let of = self;
+                    // The first one says that all were asked for. Without room they are each time.
+                    if bar.is_some() || slot == 0 {
+                        let _ = known.push(Known {
+                            of,
+                            slot,
+                            value,
+                            bar,
+                        });
+                    }
+                    bar
+                });
+                let has_two = matches!(bar, Some(Some(Bar::Memory64 { .. })));
+                slot += if has_two { 2 } else { 1 };
+            }
         }
         let is_it = |it: &&Known| it.of == self && it.slot == slot && it.value == value;
         match known.iter().find(is_it) {
@@ -85,6 +84,8 @@ impl Function {
         if self.header().revision_and_class(Config).1 == BRIDGE {
             return act();
         }
+        // Its driver does not come in between.
+        let alone = preempt::irq_save();
         let answers = CommandRegister::IO_ENABLE | CommandRegister::MEMORY_ENABLE;
         let mut before = CommandRegister::empty();
         self.update_command(|command| {
@@ -93,6 +94,7 @@ impl Function {
         });
         let result = act();
         self.update_command(|command| command | before);
+        alone.restore();
         result
     }
 
