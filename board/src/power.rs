@@ -6,7 +6,7 @@ use takt_kernel::machine::{ExitCode, Port, halt_forever};
 pub(crate) const DEBUG_EXIT: u16 = 0xf4;
 
 /// Ends the run: QEMU exits with `2 * code + 1`. A machine without that device halts.
-pub fn exit(code: ExitCode) -> ! {
+pub(crate) fn exit(code: ExitCode) -> ! {
     // SAFETY: the port belongs to the debug-exit device or to nothing.
     unsafe { Port::<u32>::new(DEBUG_EXIT).write(code as u32) };
     halt_forever()

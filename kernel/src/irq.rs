@@ -326,6 +326,9 @@ pub fn interrupted() -> Interrupted {
 }
 
 /// Unexpected and spurious interrupts of a CPU since boot.
+///
+/// # Panics
+/// If `cpu` is not below [`MAX_CPUS`](crate::config::MAX_CPUS).
 #[must_use]
 pub fn unexpected_count(cpu: usize) -> u64 {
     percpu::of(cpu).nr_unexpected.load(Relaxed)
@@ -338,6 +341,9 @@ pub fn last_unexpected() -> u32 {
 }
 
 /// Interrupts taken by a CPU since boot.
+///
+/// # Panics
+/// If `cpu` is not below [`MAX_CPUS`](crate::config::MAX_CPUS).
 #[must_use]
 pub fn count(cpu: usize) -> u64 {
     percpu::of(cpu).nr_irqs.load(Relaxed)

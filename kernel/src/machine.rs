@@ -66,8 +66,9 @@ use core::fmt::{self, Write};
 use spin::Once;
 
 use crate::arch::percpu::CpuRef;
-use crate::arch::{apic, interrupts};
+use crate::arch::{apic, interrupts, msr};
 use crate::clock;
+use crate::context;
 use crate::cpus::{self, is_smp};
 use crate::lock;
 use crate::other_cpu;
@@ -76,10 +77,8 @@ pub use crate::arch::apic::is_deadline_mode as is_timer_by_deadline;
 pub use crate::arch::descriptors::{GUARD, GuardedStack, StackMemory, for_each_guard, image_range};
 #[cfg(feature = "latency-tracers")]
 pub use crate::arch::divert::entry_of;
-pub use crate::arch::interrupts::halt_forever;
 pub use crate::arch::jump_label::{JUMP, JumpEntry, TEST, entries as jump_entries};
 pub use crate::arch::marks;
-pub use crate::arch::msr::read as read_msr;
 pub use crate::arch::paging::{ImageTooLarge, Window, find, map_devices, map_window, physical};
 pub use crate::arch::stop::Text;
 pub use crate::arch::tsc::{cpuid_hz as tsc_hz_by_cpuid, is_invariant as is_tsc_invariant};
@@ -160,7 +159,27 @@ pub fn exit(code: ExitCode) -> ! {
     if let Some(machine) = MACHINE.get() {
         machine.exit(code);
     }
+    halt_forever()
+}
+
+/// Halts for good, as do all other CPUs.
+pub fn halt_forever() -> ! {
+    interrupts::disable();
+    go_on_alone();
     interrupts::halt_forever()
+}
+
+/// Reads a model-specific register; `None` if the CPU has none of that number.
+///
+/// # Panics
+/// In an NMI: the exception of one that is not there lets the next NMI come.
+///
+/// # Context
+/// Any but NMIs.
+#[must_use]
+pub fn read_msr(number: u32) -> Option<u64> {
+    assert!(!context::is_nmi(), "a register is asked for in an NMI");
+    msr::read(number)
 }
 
 /// The emergency console as a formatter.

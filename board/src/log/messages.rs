@@ -14,6 +14,8 @@
 //! * Who clears `copying` looks at the queue behind it, and who publishes tries to set it behind it. So one of the two sees
 //!   the other, and nothing that is published stays behind.
 
+use core::sync::atomic::compiler_fence;
+
 use super::atomic::{
     AtomicBool, AtomicU8, AtomicU32, Cell,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -201,6 +203,8 @@ impl<const N: usize, const SIZE: usize> Messages<N, SIZE> {
                 // First of all, for one that takes over: a message may be lost then, and none comes twice.
                 copy.has_room = false;
                 copy.done = 0;
+                // The number of bytes is of the first message always, wherever a CPU was halted.
+                compiler_fence(Release);
                 copy.head = copy.head.wrapping_add(1);
                 place.store(0, Relaxed);
                 log.end(text.len);

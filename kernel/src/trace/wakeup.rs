@@ -5,7 +5,7 @@
 //! threads, so the two are the same.
 //!
 //! # Context
-//! The hooks: inside a section of the kernel's, and so one at a time on all CPUs.
+//! The hooks: inside a section of the CPU that schedules the thread, and so one at a time for each CPU.
 
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -128,7 +128,7 @@ pub(crate) fn idle_spin(rounds: u64) {
 }
 
 /// Stops this CPU for good.
-pub fn halt_forever() -> ! {
+pub(crate) fn halt_forever() -> ! {
     loop {
         // SAFETY: halting breaks no memory safety; only an NMI gets out, and the loop goes round.
         unsafe { asm!("cli", "hlt", options(nostack)) };

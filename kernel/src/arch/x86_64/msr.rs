@@ -34,9 +34,9 @@ unsafe extern "C" {
 /// Reads a model-specific register; `None` if the CPU has none of that number.
 ///
 /// # Context
-/// Any.
+/// Any but NMIs: the exception's end lets the next one come.
 #[must_use]
-pub fn read(number: u32) -> Option<u64> {
+pub(crate) fn read(number: u32) -> Option<u64> {
     let mut value = 0;
     // SAFETY: a register is only read, and the fault of one that is not there is dealt with (`resume`).
     let is_there = unsafe { takt_read_msr(number, &raw mut value) };
