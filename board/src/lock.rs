@@ -17,12 +17,6 @@ struct Serve;
 
 impl RelaxStrategy for Serve {
     fn relax() {
-        // What prints a panic's message may come here, in the middle of `act`.
-        assert!(
-            !machine::is_alone(),
-            "a lock that a halted CPU has, or this one"
-        );
-        proof::waits_for_lock();
         // SAFETY: `IrqLock::with` has switched interrupts off, and NMIs take no such lock.
         unsafe { machine::serve_other_cpus() };
     }
@@ -58,6 +52,12 @@ impl<T> IrqLock<T> {
     #[cold]
     #[inline(never)]
     fn wait(&self) -> TicketMutexGuard<'_, T, Serve> {
+        // What prints a panic's message may come here, in the middle of `act`.
+        assert!(
+            !machine::is_alone(),
+            "a lock that a halted CPU has, or this one"
+        );
+        proof::waits_for_lock();
         self.0.lock()
     }
 }

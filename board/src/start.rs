@@ -144,7 +144,10 @@ unsafe fn ask_loader(info: u64, magic: u32) -> Told {
             true => loader.memory,
             false => MemoryMap::UNKNOWN,
         },
-        end_of_ram: loader.memory.end_of_ram(),
+        end_of_ram: match HAS_DEVICES {
+            true => loader.memory.end_of_ram(),
+            false => 0,
+        },
         room: loader.memory.check(image.start as u64..image.end as u64),
         #[cfg(feature = "console")]
         framebuffer: loader.framebuffer,

@@ -26,7 +26,7 @@ use rule::{Range, RangeOf, Trigger};
 pub use threads::{ThreadList, Threads};
 pub use view::{HistEntry, HistView, RuleView, RulesView, TriggerView};
 
-use crate::filter::program::{Program, Raw};
+use crate::filter::program::{Program, Raw, change_set};
 
 /// Events that can have rules at a time.
 pub const MAX_RULES: usize = 16;
@@ -245,16 +245,21 @@ impl Rules {
     /// # Context
     /// IRQ-safe; not while a rule is changed.
     pub fn named(&self, tid: u8, name: &str) {
-        self.named_in_steps(tid, name, &mut |step| step());
+        self.named_in_steps(tid, name, &mut change_set);
     }
 
-    /// The same while rules may be changed: `guard` calls what it is given where nobody changes any, unless somebody has since this was
-    /// begun. Whoever does so knows of the thread.
+    /// The same while rules may be changed: `change` does what [`change_set`] does, where nobody changes any, unless
+    /// somebody has since this was begun. Whoever does so knows of the thread.
     ///
     /// # Context
     /// IRQ-safe.
-    pub fn named_in_steps(&self, tid: u8, name: &str, guard: &mut dyn FnMut(&dyn Fn())) {
-        self.each_program(&mut |program| program.named(tid, name, guard));
+    pub fn named_in_steps(
+        &self,
+        tid: u8,
+        name: &str,
+        change: &mut dyn FnMut(&AtomicU32, u32, bool),
+    ) {
+        self.each_program(&mut |program| program.named(tid, name, change));
     }
 
     /// Every filter and every trigger's condition.

@@ -205,12 +205,12 @@ impl Program<'_, AtomicU32> {
         self.tests().any(|(_, head)| nr_name_words(head) != 0)
     }
 
-    /// A thread has this name from now on: the tests that are about names know it. `guard` calls what it is given, unless the program was
+    /// A thread has this name from now on: the tests that are about names know it. `change` does what [`change_set`] does, unless the program was
     /// changed meanwhile.
     ///
     /// # Context
     /// IRQ-safe, NMI-safe.
-    pub fn named(&self, tid: u8, name: &str, guard: &mut dyn FnMut(&dyn Fn())) {
+    pub fn named(&self, tid: u8, name: &str, change: &mut dyn FnMut(&AtomicU32, u32, bool)) {
         for (at, head) in self.tests() {
             let operands = self.code.get(at + HEAD..).unwrap_or_default();
             let Some((set, behind)) = operands.split_at_checked(SET_WORDS) else {
@@ -220,12 +220,7 @@ impl Program<'_, AtomicU32> {
             let is_met = is_met_by(words, name.as_bytes());
             if let (Some(is_met), Some(word)) = (is_met, set.get(usize::from(tid / 32))) {
                 let bit = 1 << (tid % 32);
-                guard(&|| {
-                    _ = match is_met {
-                        true => word.fetch_or(bit, Relaxed),
-                        false => word.fetch_and(!bit, Relaxed),
-                    }
-                });
+                change(word, bit, is_met);
             }
         }
     }
@@ -260,6 +255,15 @@ fn check_text<W: Word>(words: &[W], len: usize) -> Option<()> {
         nr_missing = if nr_ones > 1 { nr_ones } else { nr_missing }.saturating_sub(1);
     }
     (nr_missing == 0).then_some(())
+}
+
+/// Puts a bit's thread into the set that this word is of, or takes it out.
+#[inline(always)]
+pub fn change_set(word: &AtomicU32, bit: u32, is_in: bool) {
+    _ = match is_in {
+        true => word.fetch_or(bit, Relaxed),
+        false => word.fetch_and(!bit, Relaxed),
+    }
 }
 
 /// Whether a thread's name is as the words want it.

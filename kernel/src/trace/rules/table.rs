@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use takt_tracer::filter::program::change_set;
 use takt_tracer::rules::Rules;
 
 use crate::arch::jump_label::keys;
@@ -33,11 +34,11 @@ pub(super) fn changed() {
 /// Any but NMIs, while [`NAMES`] is on, and outside of sections.
 pub(crate) fn thread_named(tid: u8, name: &str) {
     let before = CHANGES.load(Relaxed);
-    TAKT_RULES.named_in_steps(tid, name, &mut |step| {
+    TAKT_RULES.named_in_steps(tid, name, &mut |word, bit, is_in| {
         // Whoever changes rules waits for its end.
         let section = section::own();
         if CHANGES.load(Relaxed) == before {
-            step();
+            change_set(word, bit, is_in);
         }
         section.leave_quietly();
     });
