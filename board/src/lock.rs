@@ -34,8 +34,8 @@ impl<T> IrqLock<T> {
     /// asked while it waits for this lock.
     ///
     /// # Panics
-    /// If whoever has the lock never gives it back: on one CPU, or when another one's fault or panic is reported or ends the run. What
-    /// it protects may be half changed, and is still lent.
+    /// Where a fault or panic is reported, or the run ended, if the lock is that of a CPU that has halted for that, or of this one: what
+    /// it protects may be half changed, and is still lent. On one CPU, if it is taken twice.
     #[inline(always)]
     pub fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
         let guard = preempt::irq_save();

@@ -14,7 +14,8 @@ use crate::uart::{DATA, Fifos, LineStatus, Registers};
 const PATIENCE: u32 = 100_000;
 
 /// A UART. Values of this type do not exclude each other, nor a [driver](crate::drivers::uart) that has opened the port: they reach
-/// for its data and its status only, so the worst that two can do is to mix their bytes.
+/// for its data and its status only. Two mix their bytes, and each may take what was sent to the other, an error's mark too; a byte that is
+/// sent while a driver opens the port may become its speed.
 #[derive(Debug)]
 pub struct Serial(Registers);
 

@@ -103,7 +103,7 @@ pub(crate) fn halt_others() {
         return halt_if_over();
     }
     // For good, and behind what says why.
-    GENERATION.fetch_or(1, Release);
+    GENERATION.fetch_or(OVER, Release);
     let others = online() & !(1 << this);
     let left = || others & !HALTED.load(Acquire);
     let kick = apic::Command::interrupt(interrupts::KICK_VECTOR);
@@ -134,8 +134,13 @@ pub(crate) fn halt_if_over() {
     }
 }
 
-/// Odd while the CPUs are to stand still, and once one ends the machine; each time another number.
+/// Has [`OVER`] once a CPU ends the machine, [`STOP`] while the CPUs are to stand still; above that it counts.
 pub(crate) static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// See [`GENERATION`].
+const OVER: u32 = 1;
+/// See [`GENERATION`]. To add it sets and clears it in turn.
+pub(crate) const STOP: u32 = 2;
 
 /// A bit for each CPU that stands still.
 pub(crate) static STOPPED: AtomicU32 = AtomicU32::new(0);
@@ -143,17 +148,31 @@ pub(crate) static STOPPED: AtomicU32 = AtomicU32::new(0);
 /// Stands still as long as someone patches (`arch::stop`), and for good if another CPU ends the machine.
 ///
 /// # Context
-/// The handler of a kick, or who waits with interrupts off for another CPU's call or for a lock of the board's; without a lock.
+/// The handler of a kick.
 #[inline(always)]
 pub(crate) fn stand_still() {
+    stand_still_for(STOP | OVER);
+}
+
+/// The same, but does not halt for a machine that ends: whoever waits does so with what it has, and its turn comes, or an NMI.
+///
+/// # Context
+/// Who waits with interrupts off for another CPU's call or for a lock of the board's; without a lock of the kernel's.
+#[inline(always)]
+pub(crate) fn stand_still_while_waiting() {
+    stand_still_for(STOP);
+}
+
+#[inline(always)]
+fn stand_still_for(reasons: u32) {
     loop {
         let generation = GENERATION.load(Acquire);
-        // Whoever was to let them go may have halted.
-        if generation & 1 == 0 || is_over() {
+        if generation & reasons == 0 || is_over() {
             return;
         }
         STOPPED.fetch_or(1 << percpu::cpu(), Release);
         while GENERATION.load(Acquire) == generation {
+            // Whoever was to let them go may have halted.
             halt_if_over();
             core::hint::spin_loop();
         }

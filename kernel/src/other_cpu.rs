@@ -161,7 +161,7 @@ unsafe fn run<F: FnMut()>(function: *mut ()) {
 #[inline(never)]
 pub(crate) fn serve_while_waiting(this: CpuRef) {
     // The other CPU may do so already.
-    cpus::stand_still();
+    cpus::stand_still_while_waiting();
     serve(this);
     core::hint::spin_loop();
 }

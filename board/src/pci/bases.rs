@@ -25,7 +25,7 @@ struct Known {
 impl Function {
     /// Memory or ports in base address register `slot`. What its registers give as sizes is asked for by writing to them, and the
     /// function does not answer meanwhile: that is once, by whoever is the first to ask, with interrupts off for a register's time. What
-    /// another CPU writes to it then is lost: to be asked before a driver uses it.
+    /// another CPU writes to it then is lost, and what it reads has all bits set: to be asked before a driver uses it.
     ///
     /// # Context
     /// Threads that may block: one asks at a time. Elsewhere `None` where another is at it.
@@ -58,6 +58,12 @@ impl Function {
         let is_it = |it: &&Known| it.of == self && it.slot == slot && it.value == value;
         match known.iter().find(is_it) {
             Some(it) => it.bar,
+            // It is empty, and was.
+            None if !known.is_full()
+                && !known.iter().any(|it| it.of == self && it.slot == slot) =>
+            {
+                None
+            }
             None => self.silently(|| endpoint.bar(slot, Config)),
         }
     }

@@ -55,6 +55,7 @@ impl Function {
             given
                 .push((self, false))
                 .map_err(|_| Error::OutOfResources)?;
+            self.silence(false);
             msi.set_message_info(address.into(), irq.vector().into(), Config);
             msi.set_multiple_message_enable(MultipleMessageSupport::Int1, Config);
             self.without_pin();
@@ -104,8 +105,7 @@ impl Function {
         if kind.is_none() {
             let pushed = given.push((self, true));
             pushed.map_err(|_| Error::OutOfResources)?;
-        }
-        if !capability.enabled(Config) {
+            self.silence(true);
             // A firmware may have left anything there.
             capability.set_function_mask(true, Config);
             capability.set_enabled(true, Config);
@@ -126,6 +126,17 @@ impl Function {
             message_word(table, entry, word).write(value);
         }
         Ok(table)
+    }
+
+    /// Has it send no messages of the other kind than that of a table, or than that, which a firmware may have left on.
+    fn silence(self, has_table: bool) {
+        for capability in self.capabilities() {
+            match capability {
+                Capability::Msi(other) if has_table => other.set_enabled(false, Config),
+                Capability::MsiX(mut other) if !has_table => other.set_enabled(false, Config),
+                _ => {}
+            }
+        }
     }
 
     /// No interrupts by its pin.

@@ -56,7 +56,7 @@ pub(super) extern "C" fn exception(frame: &mut ExceptionFrame) {
 fn stop(frame: &mut ExceptionFrame) -> ! {
     let nr = fault::begin(percpu::this(), Some(frame.vector));
     if nr > 2 {
-        super::interrupts::halt_forever();
+        crate::machine::halt_forever();
     }
     let address = if frame.vector == PAGE_FAULT {
         Cr2::read_raw()

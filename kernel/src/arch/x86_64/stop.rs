@@ -14,7 +14,7 @@ use super::jump_label::Writable;
 use super::{interrupts, percpu, proof};
 use crate::compact::counted;
 use crate::config::MAX_CPUS;
-use crate::cpus::{self, GENERATION, STOPPED};
+use crate::cpus::{self, GENERATION, STOP, STOPPED};
 use crate::error::Error;
 use crate::sync::held::{Held, Right};
 use crate::sync::raw_mutex::RawMutex;
@@ -111,7 +111,7 @@ fn stop_others() -> (u64, Writable) {
         KEPT.store(flags, Relaxed);
     }
     STOPPED.store(0, Relaxed);
-    GENERATION.store(GENERATION.load(Relaxed) + 1, Release);
+    GENERATION.fetch_add(STOP, Release);
     let others = cpus::online() & !(1 << percpu::cpu());
     for cpu in counted(MAX_CPUS) {
         proof::bounded!("CPUs that may have to be stopped");
@@ -132,7 +132,7 @@ fn stop_others() -> (u64, Writable) {
 fn resume_others(flags: u64) {
     // SAFETY: what `stop_others` has begun ends here.
     unsafe { Writable::restore() };
-    GENERATION.store(GENERATION.load(Relaxed).wrapping_add(1), Release);
+    GENERATION.fetch_add(STOP, Release);
     if cfg!(feature = "asserts") {
         assert_eq!(KEPT.load(Relaxed), flags, "not the flags that were kept");
     }

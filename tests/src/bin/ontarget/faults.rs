@@ -575,6 +575,29 @@ target_test! {
         panic!("the other CPU {Counts}")
     }
 
+    /// Another CPU halts where it has nothing half changed: what prints a panic's message takes a lock that was taken all the time.
+    fn panic_lets_others_end_what_they_do(Fault(&["*** panic: both are the same: true", "*** end of report"])) {
+        static BOTH: IrqLock<[u32; 2]> = IrqLock::new([0; 2]);
+        thread_stack!(static STACK: 16384);
+        struct Same;
+        impl core::fmt::Display for Same {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                BOTH.with(|[a, b]| write!(f, "{}", *a > 0 && a == b))
+            }
+        }
+        check_eq!(takt_board::smp::start(2), 2);
+        let changes: fn(usize) = |_| loop {
+            BOTH.with(|[a, b]| {
+                *a = a.wrapping_add(1);
+                (0..1000).for_each(|_| core::hint::spin_loop());
+                *b = *a;
+            });
+        };
+        Builder::new("changes", 1)?.cpu(1).spawn(&STACK, changes, 0)?;
+        sleep(Nanos::from_millis(1))?;
+        panic!("both are the same: {Same}")
+    }
+
     /// A panic reports its message, its place and who called.
     fn panic(Fault(&["at tests/src/bin/ontarget/faults.rs:", "*** panic: a number: 42", "'test'", "backtrace:"])) {
         panic!("a number: {}", core::hint::black_box(42));
