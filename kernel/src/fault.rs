@@ -215,6 +215,7 @@ pub fn panic(info: &PanicInfo<'_>) -> ! {
 fn never_waits() {
     let mut section = section::own_irq();
     let atomic = &mut section.thread(TcbRef::current()).atomic;
+    // There is room for it (`preempt::irq_save`).
     *atomic = (*atomic | NEVER_WAITS) + u8::from(*atomic & GUARDS != GUARDS);
     section.release();
 }

@@ -87,7 +87,7 @@ pub struct IrqGuard {
 /// Disables interrupts on this CPU.
 ///
 /// # Panics
-/// If the thread has 127 such guards already: the count has seven bits.
+/// If the thread has 126 such guards already: the count has seven bits, and a panic takes one more.
 ///
 /// # Context
 /// Any.
@@ -100,7 +100,7 @@ pub fn irq_save() -> IrqGuard {
     let depth = unsafe { &mut (*TcbRef::current().as_ptr()).atomic };
     let is_first = interrupts::are_enabled_in(flags);
     // Only nested ones can be too many.
-    if !is_first && *depth & GUARDS == GUARDS {
+    if !is_first && *depth & GUARDS >= GUARDS - 1 {
         too_many();
     }
     let counts = is_first || *depth & GUARDS != 0;
@@ -123,7 +123,7 @@ pub fn irq_save() -> IrqGuard {
 #[cold]
 #[inline(never)]
 fn too_many() -> ! {
-    panic!("interrupts disabled more than {GUARDS} times");
+    panic!("interrupts disabled more than {} times", GUARDS - 1);
 }
 
 /// Calls `act` with interrupts off. Shorter than a guard, since nothing counts it.

@@ -244,6 +244,13 @@ config! {
 }
 
 impl Config {
+    /// The interval of cyclictest's `n`-th thread, in ns.
+    #[must_use]
+    pub const fn interval_of(&self, n: u64) -> u64 {
+        self.period_ns
+            .saturating_add(self.distance_ns.saturating_mul(n))
+    }
+
     /// The priority of cyclictest's `n`-th thread, counted from 0.
     #[must_use]
     pub const fn prio_of(&self, n: u8) -> u8 {

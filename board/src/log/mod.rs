@@ -2,8 +2,9 @@
 //!
 //! A message is encoded in a buffer of its own, wherever it is logged: in a thread, which may be preempted at any
 //! instruction, in an interrupt's handler or in an NMI's. When it is complete it is queued, and the queue is emptied into
-//! the log ([`rtt`](crate::rtt)), some bytes at a time with interrupts off (see `messages`). So logging keeps no interrupt
-//! waiting for longer than one such step, and no thread at all.
+//! the log ([`rtt`](crate::rtt)), some bytes at a time with interrupts off (see `messages`). So logging with interrupts on
+//! keeps none waiting for longer than one such step, and no thread at all. With interrupts off, as in a handler, what is queued is copied
+//! at once.
 //!
 //! A message for which there is no buffer, or that is longer than one, is dropped. The next message has one before it that says
 //! how many were dropped since boot.

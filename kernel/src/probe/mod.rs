@@ -18,27 +18,31 @@ use crate::thread::tcb::Tcb;
 
 pub(crate) use takt_tracer::event::Event;
 
-/// A trace point of the kernel's own events, with interrupts off.
-macro_rules! trace {
-    ($event:ident $(, $value:expr)* $(,)?) => {
+/// A trace point of the kernel's own events, whose records go to this sink.
+macro_rules! trace_to {
+    ($sink:ident, $event:ident $(, $value:expr)* $(,)?) => {
         if $crate::static_branch!($crate::probe::events::$event::ID) {
-            <$crate::probe::events::$event::Event as $crate::probe::Event>::Class::emit::<$crate::probe::sink::IrqsOffSink>(
+            <$crate::probe::events::$event::Event as $crate::probe::Event>::Class::emit::<$crate::probe::sink::$sink>(
                 <$crate::probe::events::$event::Event as $crate::probe::Event>::id() $(, $value)*
             );
         }
     };
 }
+pub(crate) use trace_to;
+
+/// With interrupts off.
+macro_rules! trace {
+    ($($what:tt)*) => {
+        $crate::probe::trace_to!(IrqsOffSink, $($what)*)
+    };
+}
 pub(crate) use trace;
 
-/// The same with interrupts on.
+/// With interrupts on.
 #[cfg(feature = "tasks")]
 macro_rules! trace_irqs_on {
-    ($event:ident $(, $value:expr)* $(,)?) => {
-        if $crate::static_branch!($crate::probe::events::$event::ID) {
-            <$crate::probe::events::$event::Event as $crate::probe::Event>::Class::emit::<$crate::probe::sink::IrqsOnSink>(
-                <$crate::probe::events::$event::Event as $crate::probe::Event>::id() $(, $value)*
-            );
-        }
+    ($($what:tt)*) => {
+        $crate::probe::trace_to!(IrqsOnSink, $($what)*)
     };
 }
 #[cfg(feature = "tasks")]

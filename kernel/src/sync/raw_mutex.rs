@@ -24,7 +24,7 @@ use crate::clock::Instant;
 use crate::deferred;
 use crate::error::Error;
 use crate::preempt;
-use crate::probe::trace;
+use crate::probe::{trace, trace_to};
 use crate::sched;
 use crate::section::{self, Any, Kernel, Scheduled, Section, Thread};
 use crate::switch::Handoff;
@@ -214,7 +214,7 @@ impl RawMutex {
         if self.word.load(Relaxed) & !CONTENDED != my_handle() {
             return Err(Error::OwnerDied);
         }
-        trace!(mutex_acquired, self as *const Self as u32);
+        trace_to!(IrqsOnSink, mutex_acquired, self as *const Self as u32);
         Ok(())
     }
 

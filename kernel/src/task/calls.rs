@@ -127,6 +127,10 @@ pub(crate) extern "C" fn call_traced(a: u64, b: u64, number: u64) -> IrqExit {
     patchable_function_entry(prefix_nops = 0, entry_nops = 0)
 )]
 pub(crate) extern "C" fn call_ends() {
+    // It is stopped, and never comes back from it.
+    if current().pending.is_some() {
+        return;
+    }
     let frame = Frame::of(TcbRef::current());
     let (error, value) = (frame.status.load(Relaxed), frame.value.load(Relaxed));
     let number = shown(frame.number.load(Relaxed));
@@ -178,8 +182,10 @@ fn stop_at_call(task: &'static Task, frame: &Frame, kind: FaultKind, about: u64)
     patchable_function_entry(prefix_nops = 0, entry_nops = 0)
 )]
 pub(crate) extern "C" fn fault(frame: &ExceptionFrame) -> ! {
+    // What is in store for the task from now on is not why it is here.
+    let pending = current().take_pending();
     ring3::enable_interrupts_in_thread();
-    if let Some((kind, rip)) = current().take_pending() {
+    if let Some((kind, rip)) = pending {
         stop_at(frame, kind, rip, false);
     }
     stop_at_fault(frame, false)

@@ -3,7 +3,7 @@
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 
-use takt_abi::{WORDS, fault};
+use takt_abi::{FaultKind, WORDS, fault};
 
 use super::account::NO_LIFE;
 use super::fault::{Ended, Fault};
@@ -13,7 +13,7 @@ use super::timerlat;
 use crate::arch::ring3;
 use crate::clock::{Instant, Nanos};
 use crate::error::Error;
-use crate::probe::trace;
+use crate::probe::trace_irqs_on;
 use crate::section;
 use crate::sync::Semaphore;
 use crate::thread::exit::end;
@@ -251,6 +251,10 @@ impl Task {
             return;
         }
         fault.log(name);
+        // That is what ends with timerlat, and is no error.
+        if fault.kind == FaultKind::Killed {
+            return;
+        }
         let callers = self.callers(fault);
         if !callers.as_slice().is_empty() && log.may_log(self.program.name) {
             defmt::error!(
@@ -383,7 +387,7 @@ fn stop(task: &'static Task, fault: &Fault, is_told: bool) -> ! {
 impl Task {
     #[inline(always)]
     pub(super) fn trace_fault(&self, fault: &Fault) {
-        trace!(
+        trace_irqs_on!(
             task_fault,
             self.port.thread().tid().raw(),
             fault.kind as u8,
@@ -393,7 +397,7 @@ impl Task {
             fault.rsp,
             fault.registers
         );
-        trace!(
+        trace_irqs_on!(
             task_callers,
             self.port.thread().tid().raw(),
             self.callers(fault).as_slice()

@@ -78,9 +78,13 @@ impl Task {
                 return None;
             }
             t.woken = Woken::Object;
+            // Other waits leave these registers as they were.
+            let is_message = t.wait == Wait::Message || mutex.is_some();
             wait::leave_queue(kernel, thread);
             let frame = Frame::of(thread);
-            frame.set_message(&[0; WORDS]);
+            if is_message {
+                frame.set_message(&[0; WORDS]);
+            }
             frame.give(Err(error));
             let Some(mutex) = mutex else {
                 return Some(None);

@@ -22,9 +22,11 @@ use crate::config::{MAX_CPUS, cpu_index};
 use crate::error;
 use crate::soft_timer::{Expiry, Timer};
 use crate::switch::Handoff;
+use crate::thread::tcb::TcbRef;
 use crate::thread::{self, Thread};
 
-/// Who measures. Each function is told the CPU; all but `expired` run in the thread that is measured, in the kernel.
+/// Who measures. Each function is told the CPU; all but `expired` run in the thread that is measured, in the kernel. What stops a task ends
+/// a sleep there as one of the task's: they do not wait.
 pub struct Source {
     /// It becomes the one that is measured.
     ///
@@ -217,5 +219,10 @@ pub(super) fn release() {
     if let Some(source) = source().filter(|_| !place.is_over()) {
         (source.closed)(cpu);
     }
+    // One that was stopped in its wait leaves an activation and a notification behind, which are not its next life's.
+    if let Some(timer) = place.timer.get() {
+        timer.cancel();
+    }
+    TcbRef::current().forget_token();
     place.owner.store(0, Release);
 }

@@ -13,8 +13,11 @@ use crate::arch::percpu::{self, CpuRef};
 use crate::arch::resume;
 use crate::config::{IDLE_STACK_SIZE, MAX_CPUS};
 use crate::error::Error;
-use crate::probe::{events, trace};
+use crate::probe::{events, trace_to};
 use crate::section::{self, Any, Section};
+
+/// Bytes of a thread's name.
+const MAX_NAME: usize = 64;
 
 /// What a thread is made of.
 #[derive(Clone, Copy)]
@@ -29,8 +32,11 @@ impl Builder {
     /// A FIFO thread of this priority (0 to 99, 99 the most important) on the calling CPU.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the priority is above 99.
+    /// [`Error::InvalidArgument`] if the priority is above 99, or the name has more than 64 bytes: filters are compared with it.
     pub fn new(name: &'static str, priority: u8) -> Result<Self, Error> {
+        if name.len() > MAX_NAME {
+            return Err(Error::InvalidArgument);
+        }
         let priority = Priority::new(priority).ok_or(Error::InvalidArgument)?;
         Ok(Self {
             name,
@@ -238,8 +244,9 @@ fn end_traced(section: Section<Any>, tid: ThreadId) -> Created {
     if crate::static_branch!(crate::trace::rules::table::NAMES) {
         crate::trace::rules::table::thread_named(tid, name);
     }
-    trace!(thread_name, tid, name.as_bytes());
-    trace!(thread_create, tid, rank, cpu);
+    // Whoever creates it may have interrupts off.
+    trace_to!(KernelSink, thread_name, tid, name.as_bytes());
+    trace_to!(KernelSink, thread_create, tid, rank, cpu);
     created
 }
 

@@ -45,6 +45,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "sweep_resumes_and_merges",
     ),
     ("cargo xtask budget check", "budgets and limits"),
+    ("RUSTC_BOOTSTRAP=1 cargo check", "lints of the tracers"),
     ("pip install labgrid pytest", "attach_in_labgrid"),
     ("export LG_TAKT_IMAGE=", "attach_in_labgrid"),
     ("pytest --lg-env", "attach_in_labgrid"),

@@ -26,7 +26,7 @@ pub(super) fn start(config: &Config) -> Result<u32, Error> {
     let is_measured = |cpu: &usize| config.cpus.has(*cpu) && takt_kernel::smp::is_online(*cpu);
     let mut cpus = (0..MAX_SLOTS).filter(is_measured).cycle();
     for (n, name) in NAMES.iter().enumerate().take(config.threads as usize) {
-        let interval = config.period_ns + n as u64 * config.distance_ns;
+        let interval = config.interval_of(n as u64);
         INTERVALS[n].store(Nanos::new(interval).to_cycles().get(), Relaxed);
         let start =
             SHARED.start.load(Relaxed) + Nanos::new(n as u64 * config.stagger_ns).to_cycles().get();

@@ -61,7 +61,7 @@ pub(super) fn start_cyclictest(config: &Config, start: StartTasks) -> Result<u32
     let cpus = (0..MAX_SLOTS).filter(|cpu| config.cpus.has(*cpu));
     for (n, cpu) in cpus.enumerate() {
         let stagger = Nanos::new(n as u64 * config.stagger_ns).to_cycles().get();
-        let interval = config.period_ns + n as u64 * config.distance_ns;
+        let interval = config.interval_of(n as u64);
         let interval = Nanos::new(interval).to_cycles().get();
         set(cpu, SHARED.start.load(Relaxed) + stagger, interval);
     }

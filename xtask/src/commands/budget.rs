@@ -197,13 +197,27 @@ fn of_takt(jobs: Option<u16>) -> Result<Figures> {
     tell!("Looking for bounds …");
     all.extend(bounds(None)?);
     tell!("Sweeping every primitive …");
-    let document = super::latency_sweep::primitives(jobs)?;
+    let (document, image) = super::latency_sweep::primitives(jobs)?;
+    hold_against(&image, &document)?;
     let (of_sweep, mut functions) = complete(&document)?;
     refuse(&figures::above_limits(&of_sweep))?;
     all.extend(of_sweep);
     let named = |(name, of_row)| (format!("bench.{name}"), of_row);
     functions.extend(of_rows.into_iter().map(named));
     Ok((all, functions))
+}
+
+/// Fails if a sweep has met a stretch of its image that took longer than what is proved of it.
+fn hold_against(image: &Path, sweep: &Document) -> Result<()> {
+    let mut proof = prove::prove_image(image, false, &[])?;
+    proof.compare_with(sweep);
+    if let Some(it) = proof.refuted().first() {
+        bail!(prove::refutation(it));
+    }
+    if let Some(it) = proof.ratios {
+        tell!("{}", it.text());
+    }
+    Ok(())
 }
 
 /// Fails if there are figures above their limits.

@@ -1,15 +1,12 @@
 //! What a thread latency consists of, proved of an image as a run had it: its sections, the timer's interrupt, the switch, the thread's
 //! way to its clock. How they make a bound says `takt_results::analysis::bound`.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
-use takt_base::{input, paths};
-use takt_tracer::wire;
 
-use crate::prove::{self, Growth, Off, Proof, Stretch, Whole, prove_image, wholes};
+use crate::prove::{Growth, Off, Proof, Stretch, Whole, prove_image, wholes};
 
 /// What the timer's interrupt counts: each is counted as an interrupt of its own.
 const DUE: &str = "timers that are due behind the first";
@@ -135,37 +132,12 @@ impl Setting {
     }
 }
 
-/// Proves them, or takes what was proved before of the same image in the same setting.
+/// Proves them.
 ///
 /// # Errors
 ///
 /// If one of them has no bound.
 pub fn terms(image: &Path, setting: &Setting) -> Result<Terms> {
-    let mut all = input::read(image)?;
-    all.extend(prove::version()?);
-    all.extend(prove::version_of(&std::env::current_exe()?)?);
-    all.extend(serde_json::to_vec(setting)?);
-    let dir = paths::target().join("proofs");
-    let path = dir.join(format!("{:016x}.json", wire::checksum(&all)));
-    let kept = input::read(&path).ok();
-    if let Some(kept) = kept.and_then(|it| serde_json::from_slice(&it).ok()) {
-        return Ok(kept);
-    }
-    let found = proved(image, setting)?;
-    // Whoever reads it finds all of it or nothing; that it cannot be kept costs time only.
-    let passing = dir.join(format!(
-        ".{:016x}{}",
-        wire::checksum(&all),
-        paths::passing_mark()
-    ));
-    let kept = fs::create_dir_all(&dir)
-        .and_then(|()| fs::write(&passing, serde_json::to_vec(&found)?))
-        .and_then(|()| fs::rename(&passing, &path));
-    drop(kept);
-    Ok(found)
-}
-
-fn proved(image: &Path, setting: &Setting) -> Result<Terms> {
     let config = setting.config();
     let names: Vec<_> = [EXPIRED, THREAD, GUARDS, PREEMPT]
         .into_iter()

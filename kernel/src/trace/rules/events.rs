@@ -144,22 +144,16 @@ pub fn set_threads(list: ThreadList, tids: &[u8]) -> Result<(), Error> {
 pub(in crate::trace) fn change(
     act: &mut dyn FnMut(&mut Writable) -> Result<(), RuleError>,
 ) -> Result<(), Error> {
+    let mut has_names = false;
     Text::lock()?.patch(|writable| {
         proof::targets!("what is done while nobody else runs");
         table::changed();
         act(writable)?;
         control::tell_current();
         proof::apart!("programs of filters and triggers are gone over");
-        let has_names = TAKT_RULES.has_names();
+        has_names = TAKT_RULES.has_names();
         let key = (&raw const NAMES) as u32;
         jump_label::set(writable, key, has_names);
-        if has_names {
-            // Whoever sent the program may not have known all of them; threads that are created from now on tell.
-            for_each_name(|tid, name| {
-                proof::apart!("programs of filters and triggers are told a thread's name");
-                TAKT_RULES.named(tid, name);
-            });
-        }
         if TAKT_RULES.is_empty() && !has_stacks() && !is_heard() {
             diverted::set(writable, None);
         } else {
@@ -169,8 +163,14 @@ pub(in crate::trace) fn change(
             };
             diverted::set(writable, Some((judge, act_upon)));
         }
-        Ok(())
-    })
+        Ok::<_, Error>(())
+    })?;
+    // Whoever sent the program may not have known all of them; threads that are created from now on tell. To compare takes long, so
+    // nobody stands still for it.
+    if has_names {
+        for_each_name(table::thread_named);
+    }
+    Ok(())
 }
 
 /// Says whether a stack is to be recorded after every event (ftrace: `options/stacktrace`).

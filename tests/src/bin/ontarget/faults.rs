@@ -445,8 +445,8 @@ target_test! {
     }
 
     /// More guards of interrupts than the count can hold are noticed.
-    fn too_many_irq_guards(Fault(&["*** panic: interrupts disabled more than 127 times"])) {
-        for _ in 0..128 {
+    fn too_many_irq_guards(Fault(&["*** panic: interrupts disabled more than 126 times"])) {
+        for _ in 0..127 {
             core::mem::forget(preempt::irq_save());
         }
         survived()

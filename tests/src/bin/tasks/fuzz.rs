@@ -94,6 +94,7 @@ target_test! {
         let (late, lives) = play(&Asked::read()?, MOST, (1_000, 5_000))?;
         talker.succeeds()?;
         let events = trace::counters_of(0).entries - before;
+        check!(events > 10_000, "{events} events: they were to be a flood");
         note!("beside {lives} lives and {events} events, {late} ns late at most");
         check!(late <= LATEST, "{late} ns late");
         Ok(())

@@ -217,6 +217,7 @@ mod tests {
             hold: None,
             hold_refused: None,
             states: 1,
+            ratios: None,
             stretches,
             calls: Vec::new(),
             unreached: Vec::new(),

@@ -3,6 +3,7 @@
 mod limits;
 mod mutations;
 mod program;
+mod ratios;
 mod table;
 
 use std::path::Path;
@@ -12,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 pub use limits::above_limits;
 pub use mutations::Mutations;
-pub(crate) use program::version_of;
-pub use program::{prove_image, run_on, version, wholes};
+pub use program::{prove_image, run_on, wholes};
+pub use ratios::Ratios;
 pub use table::{Shown, refutation, text};
 
 use crate::document::Document;
@@ -184,6 +185,8 @@ pub struct Proof {
     pub hold_refused: Option<Refused>,
     /// States that were looked at.
     pub states: usize,
+    /// How close the bounds are, if there was a sweep.
+    pub ratios: Option<Ratios>,
     /// The stretches: those without a bound first, then the longest first.
     pub stretches: Vec<Stretch>,
     /// Calls that block: [`Stretch::thread`] is from the first instruction to the switch.
@@ -296,6 +299,13 @@ impl FoundStretch {
 }
 
 impl Stretch {
+    /// The bound as a multiple of the longest that was met.
+    #[must_use]
+    pub fn ratio(&self) -> Option<f64> {
+        let (met, bound) = self.witness.zip(self.bound)?;
+        Some(bound as f64 / met as f64)
+    }
+
     /// The function that it begins in.
     #[must_use]
     pub fn function(&self) -> &str {
@@ -355,6 +365,7 @@ impl Proof {
             hold: found.hold,
             hold_refused: found.hold_refused.map(|it| it.named(&names)),
             states: found.states,
+            ratios: None,
             stretches,
             calls: found.calls.into_iter().map(|it| it.named(&names)).collect(),
             unreached: found.unreached.into_iter().map(place).collect(),
@@ -380,7 +391,13 @@ impl Proof {
                 document.edited.join(", ")
             ));
         }
-        for section in &document.sections {
+        self.compare_with(&document);
+        Ok(())
+    }
+
+    /// The same of a sweep that is at hand, of the same image.
+    pub fn compare_with(&mut self, sweep: &Document) {
+        for section in &sweep.sections {
             let off = match section.kind {
                 Kind::IrqsOff => Off::Irqs,
                 Kind::PreemptOff => Off::Preemption,
@@ -397,7 +414,7 @@ impl Proof {
                 stretch.witness_end = Some(section.end.clone());
             }
         }
-        Ok(())
+        self.ratios = Some(Ratios::of(&self.stretches));
     }
 
     /// Leaves what has a text in its place.
@@ -486,6 +503,7 @@ pub(crate) mod tests {
             hold: None,
             hold_refused: None,
             states: 1,
+            ratios: None,
             stretches,
             calls: Vec::new(),
             unreached: Vec::new(),

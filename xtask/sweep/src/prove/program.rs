@@ -2,11 +2,15 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::{fs, io};
 
 use anyhow::{Context, Result, ensure};
+use serde::de::IgnoredAny;
 use takt_base::setup::build::{Package, Profile, bring_up_to_date};
+use takt_base::{input, paths};
 use takt_guest::Elf;
 use takt_guest::place::Names;
+use takt_tracer::wire;
 
 use super::{FoundWhole, Proof, Whole};
 
@@ -31,7 +35,7 @@ pub fn prove_image(image: &Path, any_keys: bool, config: &[String]) -> Result<Pr
         .into_iter()
         .chain(config.iter().map(|it| &**it))
         .collect();
-    let proof = Proof::read(&run_on(image, &words)?, &elf)?;
+    let proof = Proof::read(&kept(image, &words)?, &elf)?;
     Ok(Proof {
         config: config.to_vec(),
         ..proof
@@ -51,25 +55,54 @@ pub fn wholes(image: &Path, config: &[String], names: &[&str]) -> Result<Vec<Who
         .chain(config)
         .chain(names.iter().copied())
         .collect();
-    let found: Vec<FoundWhole> = serde_json::from_slice(&run_on(image, &words)?)?;
+    let found: Vec<FoundWhole> = serde_json::from_slice(&kept(image, &words)?)?;
     let elf = Elf::open(image)?;
     let names = Names::new(&elf);
     Ok(found.into_iter().map(|it| it.named(&names)).collect())
 }
 
-/// What tells one `takt-prove` from another: its length and when it was built.
-///
-/// # Errors
-///
-/// If it does not build.
-pub fn version() -> Result<Vec<u8>> {
-    version_of(&bring_up_to_date(&PACKAGE)?)
+/// What was written of the same image before, by the same `takt-prove` for the same words, or what it writes now.
+fn kept(image: &Path, words: &[&str]) -> Result<Vec<u8>> {
+    let program = bring_up_to_date(&PACKAGE)?.metadata()?;
+    let mut all = input::read(image)?;
+    let program = (program.len(), program.modified()?, words);
+    all.extend(format!("{program:?}").into_bytes());
+    let name = format!("{:016x}.json", wire::checksum(&all));
+    let dir = paths::target().join("proofs");
+    // One that is damaged is none.
+    if let Ok(found) = input::read(dir.join(&name))
+        && serde_json::from_slice::<IgnoredAny>(&found).is_ok()
+    {
+        return Ok(found);
+    }
+    let found = run_on(image, words)?;
+    // Whoever reads it finds all of it or nothing; that it cannot be kept costs time only.
+    let passing = dir.join(format!(".{name}{}", paths::passing_mark()));
+    let is_kept = fs::create_dir_all(&dir)
+        .and_then(|()| fs::write(&passing, &found))
+        .and_then(|()| fs::rename(&passing, dir.join(&name)))
+        .and_then(|()| forget_oldest(&dir));
+    drop(is_kept);
+    Ok(found)
 }
 
-/// Which program it is.
-pub(crate) fn version_of(program: &Path) -> Result<Vec<u8>> {
-    let program = program.metadata()?;
-    Ok(format!("{} {:?}", program.len(), program.modified()?).into_bytes())
+/// Keeps some of the files in a folder, the newest.
+fn forget_oldest(dir: &Path) -> io::Result<()> {
+    const MOST: usize = 64;
+    let mut all = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        // Another one may have removed it.
+        if let Ok(modified) = entry.metadata().and_then(|it| it.modified()) {
+            all.push((modified, entry.path()));
+        }
+    }
+    all.sort();
+    let too_many = all.len().saturating_sub(MOST);
+    for (_, path) in &all[..too_many] {
+        let _ = fs::remove_file(path);
+    }
+    Ok(())
 }
 
 /// Runs `takt-prove` on an image; what it has written.

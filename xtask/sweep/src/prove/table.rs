@@ -134,7 +134,11 @@ fn write_into(out: &mut String, proof: &Proof, shown: Shown) -> fmt::Result {
         bounded.iter().filter(|it| !it.to_thread).count(),
         proof.stretches.iter().filter(|it| !it.to_thread).count(),
         proof.states
-    )
+    )?;
+    match &proof.ratios {
+        Some(it) => writeln!(out, "{}", it.text()),
+        None => Ok(()),
+    }
 }
 
 fn of<'p>(all: &[&'p Stretch], is_of: impl Fn(&Stretch) -> bool) -> Vec<&'p Stretch> {
@@ -207,10 +211,7 @@ fn row(out: &mut String, it: &Stretch, shown: Shown) -> fmt::Result {
     let bound = it.bound.map_or_else(|| "fault".into(), |it| it.to_string());
     write!(out, "{bound:>6}")?;
     if shown.witness {
-        let ratio = it
-            .witness
-            .zip(it.bound)
-            .map(|(met, bound)| bound as f64 / met as f64);
+        let ratio = it.ratio();
         write!(
             out,
             " {:>8} {:>6}",
