@@ -209,7 +209,8 @@ fn of_takt(jobs: Option<u16>) -> Result<Figures> {
 
 /// Fails if a sweep has met a stretch of its image that took longer than what is proved of it.
 fn hold_against(image: &Path, sweep: &Document) -> Result<()> {
-    let mut proof = prove::prove_image(image, false, &[])?;
+    // Sweeps have neither round robin nor budgets, and count no run times.
+    let mut proof = prove::prove_image(image, false, &[CONFIG.to_owned()])?;
     proof.compare_with(sweep);
     if let Some(it) = proof.refuted().first() {
         bail!(prove::refutation(it));
