@@ -83,7 +83,7 @@ static _SEGGER_RTT: ControlBlock = ControlBlock {
     ],
 };
 
-/// Takes one command byte of the host, if there is one: two loads and a compare when there is none.
+/// Takes one command byte of the host, if there is one: two loads, a mask and a compare when there is none.
 #[inline]
 pub fn command() -> Option<u8> {
     let channel = &_SEGGER_RTT.down[0];

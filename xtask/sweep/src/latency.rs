@@ -27,6 +27,14 @@ const OPENED: &str = "sub-buffers that are opened for a record";
 const ROUNDS: &str = "rounds until a record has its place, or is lost";
 const STRAIGHT: [(&str, u64); 2] = [(OPENED, 0), (ROUNDS, 0)];
 const FULL: [(&str, u64); 2] = [(OPENED, 1), (ROUNDS, 2)];
+/// Where Takt's sources are.
+const SOURCES: [&str; 5] = [
+    "kernel/src/",
+    "board/src/",
+    "scheduler/src/",
+    "timerlat/src/",
+    "tracer/src/",
+];
 /// What records events.
 const RECORDS: &str = "records";
 /// What takes its interrupt at an activation of a thread of timerlat's, and that thread.
@@ -206,7 +214,7 @@ fn of(proof: &Proof, wholes: &[Whole], setting: &Setting) -> Result<Terms> {
         let all = term(it, setting).filter(|_| it.handlers == 0);
         let Some(all) = all else {
             // Of an application nobody knows whether it came by.
-            let is_takt = it.function().starts_with("takt_") || it.function().starts_with("<takt_");
+            let is_takt = SOURCES.iter().any(|dir| it.place.contains(dir));
             ensure!(is_takt, "no bound is proved of {}", it.place);
             found.without.push(it.place.clone());
             continue;
@@ -353,7 +361,7 @@ mod tests {
             section("g (g.rs:1)", 20, 140),
             Stretch {
                 off: Off::Preemption,
-                ..stretch("takt_h (h.rs:1)", Some(50), None)
+                ..stretch("h (kernel/src/h.rs:1)", Some(50), None)
             },
         ]
     }
@@ -381,9 +389,9 @@ mod tests {
         let mut all = stretches();
         all.push(Stretch {
             grows: vec![grows("calls under way", 9)],
-            ..stretch("takt_s (s.rs:1)", Some(900), None)
+            ..stretch("s (kernel/src/s.rs:1)", Some(900), None)
         });
-        all.push(stretch("takt_t (t.rs:1)", None, None));
+        all.push(stretch("t (kernel/src/t.rs:1)", None, None));
         all[3].grows = vec![grows(ASKED, 6), grows(STEPS, 10)];
         let asked = Setting {
             asked: Some(1000),
@@ -392,16 +400,19 @@ mod tests {
         };
         let mut proof = proof(all);
         let found = of(&proof, &wholes(), &asked).unwrap();
-        assert_eq!(found.without, ["takt_s (s.rs:1)", "takt_t (t.rs:1)"]);
+        assert_eq!(
+            found.without,
+            ["s (kernel/src/s.rs:1)", "t (kernel/src/t.rs:1)"]
+        );
         assert_eq!(found.preempt_off.instructions, 50 + 1006 + 5 * 10);
         // Of a load that is not known of.
         let found = of(&proof, &wholes(), &Setting::default()).unwrap();
-        assert_eq!(found.without[0], "takt_h (h.rs:1)");
+        assert_eq!(found.without[0], "h (kernel/src/h.rs:1)");
         // Nor is it known what is called each time.
         proof.stretches[3].grows[0].handlers = 1;
         assert_eq!(
             of(&proof, &wholes(), &asked).unwrap().without[0],
-            "takt_h (h.rs:1)"
+            "h (kernel/src/h.rs:1)"
         );
     }
 

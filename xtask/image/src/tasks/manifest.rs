@@ -21,6 +21,8 @@ use super::build::base;
 
 /// The highest priority of a thread.
 const MAX_PRIORITY: u8 = 99;
+/// As the kernel has it for a thread's name.
+const MAX_NAME: usize = 64;
 /// Pages are mapped whole.
 const PAGE: u64 = 4096;
 /// As the kernel has it.
@@ -239,9 +241,9 @@ impl Manifest {
             if !names.insert(name) {
                 bail!("line {}: there are two tasks named `{name}`", at("name"));
             }
-            if !is_word(name, "-_") {
+            if !is_word(name, "-_") || name.len() > MAX_NAME {
                 bail!(
-                    "line {}: `{name}` is no name: letters, digits, - and _",
+                    "line {}: `{name}` is no name: letters, digits, - and _, {MAX_NAME} at most",
                     at("name")
                 );
             }
