@@ -30,11 +30,13 @@ fn mutate(image: &Path, nr: u32, seed: u64) -> Result<ExitCode> {
 fn respond(manifest: &Path, image: &Path, json: Option<&Path>) -> Result<ExitCode> {
     let mut set = response::read(manifest)?;
     response::prove_functions(&mut set, image)?;
-    let costs = Costs::of(&prove::prove_image(
-        image,
-        false,
-        &[response::CONFIG.to_owned()],
-    )?)?;
+    let proof = prove::prove_image(image, false, &[response::CONFIG.to_owned()])?;
+    for place in response::without_bound(&proof) {
+        note(format_args!(
+            "no bound is proved of the section from {place}: unless blocking_ns has its length, it is in no response"
+        ));
+    }
+    let costs = Costs::of(&proof)?;
     let found = response::responses(&set, costs);
     if let Some(file) = json {
         let document = serde_json::json!({
