@@ -153,9 +153,10 @@ pub(crate) fn prove_calls(image: &Image, config: &Config) -> Result<Vec<Whole>> 
 }
 
 /// All instructions of functions and entries, whatever is off, from their first ones to where they come back (`same`) and to the
-/// switch to another thread (`thread`): of each that has one of these names, a symbol or a path in Rust. Behind [`CLOCK`] the name is
+/// switch to another thread (`thread`): of each that has one of these names, a symbol or a path in Rust. Behind `clock:` the name is
 /// that of a thread's function: all from where it goes on behind a switch that it has carried out to its reading of the clock.
-/// [`RECORDS`] are all functions that record events without a text, [`GUARDS`] all places where preemption is enabled and a switch is due, up to where that switches interrupts off.
+/// `records` are all functions that record events without a text, `guards` all places where preemption is enabled and a switch is
+/// due, up to where that switches interrupts off.
 ///
 /// # Errors
 ///
