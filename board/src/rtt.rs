@@ -83,13 +83,16 @@ static _SEGGER_RTT: ControlBlock = ControlBlock {
     ],
 };
 
-/// Takes one command byte of the host, if there is one: two loads, a mask and a compare when there is none.
+/// Takes one command byte of the host, if there is one: two loads and a compare when there is none.
 #[inline]
 pub fn command() -> Option<u8> {
     let channel = &_SEGGER_RTT.down[0];
     let (write, read) = (channel.write.load(Acquire), channel.read.load(Relaxed));
-    // The host may have put anything there.
-    if write as usize % DOWN_SIZE == read as usize {
+    if write == read {
+        return None;
+    }
+    // The host may have put anything there, which is never met.
+    if write as usize >= DOWN_SIZE {
         return None;
     }
     let at = read as usize % DOWN_SIZE;
@@ -106,8 +109,11 @@ pub fn command() -> Option<u8> {
 pub(crate) fn line_byte() -> Option<u8> {
     let channel = &_SEGGER_RTT.down[1];
     let (write, read) = (channel.write.load(Acquire), channel.read.load(Relaxed));
-    // The host may have put anything there.
-    if write as usize % LINES_SIZE == read as usize {
+    if write == read {
+        return None;
+    }
+    // The host may have put anything there, which is never met.
+    if write as usize >= LINES_SIZE {
         return None;
     }
     let at = read as usize % LINES_SIZE;

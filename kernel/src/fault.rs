@@ -14,7 +14,7 @@ use crate::config::{MAX_CPUS, cpu_index};
 use crate::guards::guard_owner;
 use crate::machine::{self, Emergency};
 use crate::section;
-use crate::thread::tcb::{GUARDS, NEVER_WAITS, Tcb, TcbRef};
+use crate::thread::tcb::{NEVER_WAITS, Tcb, TcbRef};
 
 pub use crate::machine::{ExitCode, exit};
 
@@ -216,7 +216,7 @@ fn never_waits() {
     let mut section = section::own_irq();
     let atomic = &mut section.thread(TcbRef::current()).atomic;
     // There is room for it (`preempt::irq_save`).
-    *atomic = (*atomic | NEVER_WAITS) + u8::from(*atomic & GUARDS != GUARDS);
+    *atomic = (*atomic | NEVER_WAITS) + 1;
     section.release();
 }
 

@@ -88,39 +88,32 @@ impl Calls {
 
     /// Where code enters a region: at its beginning, or at that of those that end in it.
     pub(crate) fn entries(&self, region: u64) -> BTreeSet<u64> {
-        let mut found = BTreeSet::new();
-        let mut seen = BTreeSet::new();
-        let mut work = vec![region];
-        while let Some(region) = work.pop() {
-            if !seen.insert(region) {
-                continue;
-            }
-            let before = self.after.get(&region);
-            if before.is_none() || self.entered.contains(&region) {
-                found.insert(region);
-            }
-            work.extend(before.into_iter().flatten());
-        }
+        let mut found = self.ending_in(region);
+        found.retain(|it| !self.after.contains_key(it) || self.entered.contains(it));
         found
     }
 
     /// Where a region comes back to: behind its calls, and those of the regions that end in it. `None` if one of them may be called
     /// from anywhere.
     pub(crate) fn backs(&self, region: u64) -> Option<BTreeSet<u64>> {
-        let mut found = BTreeSet::new();
+        let all = self.ending_in(region);
+        if all.iter().any(|it| *it == 0 || self.is_by_address(*it)) {
+            return None;
+        }
+        let backs = all.iter().filter_map(|it| self.backs.get(it)).flatten();
+        Some(backs.copied().collect())
+    }
+
+    /// A region, and those that end in it.
+    fn ending_in(&self, region: u64) -> BTreeSet<u64> {
         let mut seen = BTreeSet::new();
         let mut work = vec![region];
         while let Some(region) = work.pop() {
-            if !seen.insert(region) {
-                continue;
+            if seen.insert(region) {
+                work.extend(self.after.get(&region).into_iter().flatten());
             }
-            if region == 0 || self.is_by_address(region) {
-                return None;
-            }
-            found.extend(self.backs.get(&region).into_iter().flatten());
-            work.extend(self.after.get(&region).into_iter().flatten());
         }
-        Some(found)
+        seen
     }
 
     /// Whether a region is called or jumped to by others.

@@ -173,60 +173,24 @@ fn longest(stretch: &Stretch, kind: Kind) -> u64 {
 mod tests {
     use super::*;
     use crate::budget::{Budget, changes};
-    use crate::prove::{Growth, Refused, Stretch, Way, Why};
+    use crate::prove::{Growth, Stretch, Way, tests};
 
+    /// One with a formula.
     fn stretch(place: &str, bound: Option<u64>) -> Stretch {
-        Stretch {
-            begin: 0x100,
-            place: place.into(),
-            off: Off::Irqs,
-            to_thread: false,
-            is_entry: false,
-            bound,
+        let grows = bound.map(|each| Growth {
+            counts: "rounds".into(),
+            each,
             handlers: 0,
             waits: 0,
-            grows: bound
-                .map(|it| Growth {
-                    counts: "rounds".into(),
-                    each: it,
-                    handlers: 0,
-                    waits: 0,
-                })
-                .into_iter()
-                .collect(),
-            refused: bound.is_none().then(|| Refused {
-                why: Why::Loop,
-                at: String::new(),
-            }),
-            thread: None,
-            same: None,
-            handler: None,
-            witness: None,
-            workload: None,
-            witness_end: None,
-            path: Vec::new(),
-        }
-    }
-
-    fn proof(stretches: Vec<Stretch>) -> Proof {
-        Proof {
-            schema: crate::prove::SCHEMA,
-            any_keys: false,
-            config: Vec::new(),
-            cpus: 1,
-            hold: None,
-            hold_refused: None,
-            states: 1,
-            ratios: None,
-            stretches,
-            calls: Vec::new(),
-            unreached: Vec::new(),
-            marks: Vec::new(),
+        });
+        Stretch {
+            grows: grows.into_iter().collect(),
+            ..tests::stretch(place, bound, None)
         }
     }
 
     fn figures(stretches: Vec<Stretch>) -> BTreeMap<String, u64> {
-        of_proof(&proof(stretches))
+        of_proof(&tests::proof(stretches))
     }
 
     #[test]
@@ -269,7 +233,7 @@ mod tests {
         };
         let proof = Proof {
             calls: vec![call("park", 384), call("park", 1109)],
-            ..proof(vec![entry, section])
+            ..tests::proof(vec![entry, section])
         };
         let found = of_proof(&proof);
         let is = |name: &str, value: u64| assert_eq!(found.get(name), Some(&value), "{found:?}");
