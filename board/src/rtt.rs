@@ -91,6 +91,13 @@ pub fn command() -> Option<u8> {
     if write == read {
         return None;
     }
+    take_command(write, read)
+}
+
+/// The rest of [`command`], away from who finds nothing.
+#[cold]
+#[inline(never)]
+fn take_command(write: u32, read: u32) -> Option<u8> {
     // The host may have put anything there, which is never met.
     if write as usize >= DOWN_SIZE {
         return None;
@@ -98,7 +105,7 @@ pub fn command() -> Option<u8> {
     let at = read as usize % DOWN_SIZE;
     // SAFETY: the host has written the bytes before `write`.
     let byte = unsafe { DOWN.0.get().cast::<u8>().wrapping_add(at).read_volatile() };
-    channel
+    _SEGGER_RTT.down[0]
         .read
         .store((at + 1) as u32 % DOWN_SIZE as u32, Release);
     Some(byte)
