@@ -51,8 +51,11 @@ impl Hpet {
         if period_fs == 0 || period_fs > 100_000_000 {
             return None;
         }
-        hpet.register::<Configuration>(CONFIGURATION)
-            .update(|before| before | Configuration::ENABLE);
+        let configuration = hpet.register::<Configuration>(CONFIGURATION);
+        // Not where it counts: the driver of its timers may be changing the others of these bits.
+        if !configuration.read().contains(Configuration::ENABLE) {
+            configuration.update(|before| before | Configuration::ENABLE);
+        }
         Some(Self { base, period_fs })
     }
 

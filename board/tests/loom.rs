@@ -146,3 +146,25 @@ fn buffers_come_back() {
         assert!(say(&shared, b"c"));
     });
 }
+
+/// Who had a number and was halted before its message stood there does not keep those behind it from coming.
+#[test]
+fn numbers_without_messages_are_passed_over() {
+    model(|| {
+        let shared = Shared {
+            messages: Messages::new(),
+            log: Bytes(UnsafeCell::new(Vec::new())),
+        };
+        let _ = shared.messages.number();
+        let said = |text: &[u8]| {
+            let wrote = say(&shared, text);
+            // SAFETY: nobody else runs.
+            wrote.then(|| shared.log.0.with(|log| unsafe { (*log).clone() }))
+        };
+        assert_eq!(said(b"a").unwrap(), b"");
+        // SAFETY: as above.
+        unsafe { shared.messages.take_over(1) };
+        assert_eq!(said(b"b").unwrap(), b"a.b.");
+        assert_eq!(said(b"c").unwrap(), b"a.b.c.");
+    });
+}

@@ -1,13 +1,14 @@
 //! The CPUs that run, and how one makes another look at what has changed.
 
 use core::sync::atomic::{
-    AtomicU32,
+    AtomicBool, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
 
 use crate::arch::percpu::{self, CpuRef};
-use crate::arch::{apic, interrupts, jump_label, proof};
+use crate::arch::{apic, interrupts, jump_label, proof, tsc};
 use crate::config::MAX_CPUS;
+use crate::lock;
 
 jump_label::keys! {
     /// More than one CPU runs.
@@ -78,8 +79,9 @@ static LAST: AtomicU32 = AtomicU32::new(0);
 /// A bit for each CPU that has halted for that.
 static HALTED: AtomicU32 = AtomicU32::new(0);
 
-/// How often it is looked whether the others have halted, before they are made to, and before the report begins all the same.
-const LOOKS: u32 = 1_000_000;
+/// For how many cycles of the clock the others are to halt, before they are made to, and before the report begins all the same: some ten
+/// milliseconds.
+const PATIENCE: u64 = 1 << 25;
 
 /// Whether this CPU ends the machine.
 pub(crate) fn is_over() -> bool {
@@ -111,10 +113,10 @@ pub(crate) fn halt_others() {
         for cpu in bits(left()) {
             apic::send(CpuRef::of(cpu).apic_id.get(), how);
         }
-        let _ = (0..LOOKS).any(|_| {
+        let begun = tsc::now();
+        while left() != 0 && tsc::now() - begun < PATIENCE {
             core::hint::spin_loop();
-            left() == 0
-        });
+        }
     }
 }
 
@@ -132,6 +134,31 @@ pub(crate) fn halt_if_over() {
             interrupts::halt_forever();
         }
     }
+}
+
+/// The same in an NMI that came upon that instruction, where something may be half changed.
+///
+/// # Context
+/// NMI.
+#[inline(always)]
+pub(crate) fn halt_in_nmi_if_over(rip: usize) {
+    if is_smp!() && LAST.load(Relaxed) != 0 {
+        if lock::may_have_one(rip) {
+            IS_HALF_CHANGED.store(true, Relaxed);
+        }
+        halt_if_over();
+    }
+}
+
+/// Whether a CPU was halted while it had a lock of the kernel's.
+static IS_HALF_CHANGED: AtomicBool = AtomicBool::new(false);
+
+/// Whether what the kernel's locks protect may be half changed for good, since a CPU was halted amid that.
+///
+/// # Context
+/// Behind [`halt_others`].
+pub(crate) fn is_half_changed() -> bool {
+    IS_HALF_CHANGED.load(Relaxed)
 }
 
 /// Has [`OVER`] once a CPU ends the machine, [`STOP`] while the CPUs are to stand still; above that it counts.

@@ -11,6 +11,7 @@ use crate::arch::frame::ExceptionFrame;
 use crate::arch::{interrupts, msr, percpu};
 use crate::backtrace::Backtrace;
 use crate::config::{MAX_CPUS, cpu_index};
+use crate::cpus::{self, is_smp};
 use crate::guards::guard_owner;
 use crate::machine::{self, Emergency};
 use crate::section;
@@ -237,8 +238,20 @@ fn describe_panic(info: &PanicInfo<'_>) -> fmt::Result {
     // The place first: what prints the message's values may never end.
     writeln!(out)?;
     describe_location(out, info)?;
-    writeln!(out, "*** panic: {}", info.message())?;
+    write!(out, "*** panic: ")?;
+    describe_message(out, info)?;
     describe_thread(out)
+}
+
+/// The message. What prints its values may use what the kernel protects, as long as that is whole.
+fn describe_message(out: &mut Emergency, info: &PanicInfo<'_>) -> fmt::Result {
+    let message = info.message();
+    match message.as_str() {
+        None if is_smp!() && cpus::is_half_changed() => {
+            writeln!(out, "(not printed: another CPU was halted with a lock)")
+        }
+        _ => writeln!(out, "{message}"),
+    }
 }
 
 /// A panic while one is being reported. Its own message comes last: what prints that may panic as well.
@@ -248,7 +261,8 @@ fn describe_another_panic(info: &PanicInfo<'_>) -> fmt::Result {
     interrupted_panic(out)?;
     describe_location(out, info)?;
     describe_thread(out)?;
-    writeln!(out, "it says: {}", info.message())
+    write!(out, "it says: ")?;
+    describe_message(out, info)
 }
 
 /// Says where the panic is whose report was interrupted, if one was.

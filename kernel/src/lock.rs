@@ -18,7 +18,7 @@ use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use crate::arch::percpu::{PerCpu, behind_gs};
+use crate::arch::percpu::{self, PerCpu, behind_gs};
 use crate::arch::proof;
 use crate::config::MAX_CPUS;
 use crate::cpus::is_smp;
@@ -63,6 +63,7 @@ global_asm!(
     proof::told!("inc dword ptr [rcx + {serving}]", "21"),
     "pop rcx",
     "ret",
+    "takt_thunks_end:",
     ".text",
     objects = sym OBJECTS,
     mask = const (NR_LOCKS - 1) * size_of::<Lock>(),
@@ -171,6 +172,20 @@ pub(crate) fn free_all() {
     for lock in OBJECTS.iter().chain([&CHAINS]) {
         lock.serving.store(lock.next.load(Relaxed), Relaxed);
     }
+}
+
+/// Whether this CPU, which is halted at that instruction, may have one: that which it asked for last is taken, and it does not wait for it.
+#[cold]
+pub(crate) fn may_have_one(rip: usize) -> bool {
+    unsafe extern "C" {
+        safe static takt_thunks: u8;
+        safe static takt_thunks_end: u8;
+    }
+    let thunks = (&raw const takt_thunks).addr()..(&raw const takt_thunks_end).addr();
+    let last = percpu::this().held.load(Relaxed) as usize;
+    let mut locks = OBJECTS.iter().chain([&CHAINS]);
+    let is_taken = |it: &Lock| it.serving.load(Relaxed) != it.next.load(Relaxed);
+    !thunks.contains(&rip) && locks.any(|it| core::ptr::from_ref(it).addr() == last && is_taken(it))
 }
 
 /// Gives it up.

@@ -152,9 +152,14 @@ impl<const N: usize, const SIZE: usize> Messages<N, SIZE> {
     /// # Safety
     /// As [`push`](Self::push), and it is whole.
     pub(crate) unsafe fn publish(&self, buffer: usize) {
+        self.queue[self.number()].store(buffer as u8 + 1, Release);
+    }
+
+    /// The place of the next number, which a message is to follow into.
+    #[inline(always)]
+    pub(crate) fn number(&self) -> usize {
         // Behind the emptying of the place, which who had the number before has seen.
-        let number = self.next.fetch_add(1, AcqRel);
-        self.queue[number as usize % N].store(buffer as u8 + 1, Release);
+        self.next.fetch_add(1, AcqRel) as usize % N
     }
 
     /// Puts some bytes of what was published first into the log.
@@ -214,7 +219,8 @@ impl<const N: usize, const SIZE: usize> Messages<N, SIZE> {
         })
     }
 
-    /// Has a step that does not end within `patience` looks be over: whoever was at it does not run any more.
+    /// Has a step that does not end within `patience` looks be over: whoever was at it does not run any more. So with places that were
+    /// taken for messages which do not come.
     ///
     /// # Safety
     /// So it is.
@@ -222,5 +228,20 @@ impl<const N: usize, const SIZE: usize> Messages<N, SIZE> {
         if (0..patience).all(|_| self.copying.load(Acquire)) {
             self.copying.store(false, Release);
         }
+        let next = self.next.load(Acquire);
+        self.copy.with_mut(|copy| {
+            // SAFETY: the only one who runs.
+            let head = unsafe { (*copy).head };
+            let mut to = head;
+            for from in 0..next.wrapping_sub(head) {
+                let place = &self.queue[head.wrapping_add(from) as usize % N];
+                let message = place.swap(0, Relaxed);
+                if message != 0 {
+                    self.queue[to as usize % N].store(message, Relaxed);
+                    to = to.wrapping_add(1);
+                }
+            }
+            self.next.store(to, Release);
+        });
     }
 }

@@ -335,6 +335,9 @@ impl Thread {
     ///
     /// # Errors
     /// [`Error::NoSuchThread`].
+    ///
+    /// # Context
+    /// Threads. Waits for the thread's CPU to take an interrupt.
     pub fn times(&self) -> Result<Option<Times>, Error> {
         self.read(|_| ())?;
         Ok(times_of(self.place()))

@@ -163,6 +163,9 @@ pub struct Info {
 }
 
 /// Calls `f` for every thread, idle threads included.
+///
+/// # Context
+/// Threads. Waits for each other CPU to take an interrupt.
 pub fn for_each(mut f: impl FnMut(Info)) {
     for id in 0..MAX_THREADS {
         let thread = TcbRef::of(ThreadId::new(id as u8));

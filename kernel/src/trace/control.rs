@@ -215,6 +215,9 @@ pub fn is_overwriting() -> bool {
 ///
 /// # Panics
 /// If `cpu` is not below [`MAX_CPUS`].
+///
+/// # Context
+/// Any.
 #[must_use]
 pub fn counters_of(cpu: usize) -> Counters {
     ring::counters(RingOf::new(cpu))

@@ -43,6 +43,9 @@ thread_stack!(
     static STACKS: [WORKLOAD_STACK_SIZE; MAX_SLOTS]
 );
 
+/// No time of a configuration is longer: a year, so that sums of them do not wrap.
+const LONGEST: Nanos = Nanos::from_secs(365 * 24 * 3600);
+
 // The host knows the status block's layout, so its room does not grow with the kernel's.
 const _: () = assert!(
     config::MAX_CPUS <= MAX_CPUS,
@@ -203,7 +206,17 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
     let is_endless = config.workload == Workload::None && config.duration_ns == 0;
     let cycles = |ns: u64| Nanos::new(ns).to_cycles().get();
     let period = cycles(config.period_ns);
-    if is_endless || cpus == 0 || period == 0 || config.prio == 0 || config.prio > 99 {
+    let times = [
+        config.period_ns,
+        config.offset_ns,
+        config.align_ns,
+        config.warmup_ns,
+        config.duration_ns,
+        config.stagger_ns,
+    ];
+    let is_too_long = times.into_iter().any(|ns| ns > LONGEST.get());
+    if is_endless || is_too_long || cpus == 0 || period == 0 || config.prio == 0 || config.prio > 99
+    {
         return Err(Error::InvalidArgument);
     }
     STATUS.set(status);

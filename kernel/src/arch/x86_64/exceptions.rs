@@ -73,7 +73,7 @@ fn stop(frame: &mut ExceptionFrame) -> ! {
 /// A non-maskable interrupt: the context says so to every trace record made inside.
 #[inline(always)]
 fn nmi(block: &percpu::PerCpu, rip: usize) {
-    cpus::halt_if_over();
+    cpus::halt_in_nmi_if_over(rip);
     #[cfg(feature = "osnoise")]
     let begun = match crate::static_branch!(crate::trace::osnoise::noise::NMI) {
         true => super::tsc::now(),

@@ -23,9 +23,11 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use takt_tracer::control::osnoise::{Flag, Param};
 
+use super::hwlat::LONGEST_WINDOW;
 use super::tracer;
 use crate::config::MAX_CPUS;
 use crate::error::Error;
+use crate::time::Nanos;
 
 pub(super) use sampler::OSNOISE;
 pub use threads::get;
@@ -35,6 +37,8 @@ use threads::{ENDS, TAKT_OSNOISE};
 
 /// The shortest and the longest period of `timerlat`, in ns, as in Linux.
 const TIMERLAT_PERIODS: core::ops::RangeInclusive<u64> = 100_000..=1_000_000_000;
+/// The longest runtime of `osnoise`. With `OSNOISE_IRQ_DISABLE` nothing else runs meanwhile, so it is the hwlat detector's longest window.
+pub const LONGEST_RUNTIME: Nanos = LONGEST_WINDOW;
 /// The bits of all options.
 const ALL_OPTIONS: u64 = Flag::Workload.bit()
     | Flag::PanicOnStop.bit()
@@ -46,8 +50,8 @@ const ALL_OPTIONS: u64 = Flag::Workload.bit()
 /// `OSNOISE_WORKLOAD`, has the threads started anew.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] for what is out of range: a runtime longer than the period, a period of `timerlat` that is
-/// not 100 µs to 1 s, no CPU that there may be, an option that there is not. Those of starting threads: the parameter is as it
+/// [`Error::InvalidArgument`] for what is out of range: a runtime longer than the period or than [`LONGEST_RUNTIME`], a period of
+/// `timerlat` that is not 100 µs to 1 s, no CPU that there may be, an option that there is not. Those of starting threads: the parameter is as it
 /// was then, and the tracer is `nop`.
 ///
 /// # Context
@@ -56,7 +60,7 @@ pub fn set(param: Param, value: u64) -> Result<(), Error> {
     let is_possible = match param {
         Param::Cpus => value & (u64::MAX >> (64 - MAX_CPUS)) != 0,
         Param::Period => value >= get(Param::Runtime),
-        Param::Runtime => value != 0 && value <= get(Param::Period),
+        Param::Runtime => (1..=longest()).contains(&value),
         Param::TimerlatPeriod => TIMERLAT_PERIODS.contains(&value),
         Param::Options => value & !ALL_OPTIONS == 0,
         Param::StopTracing | Param::StopTracingTotal | Param::PrintStack => true,
@@ -76,6 +80,11 @@ pub fn set(param: Param, value: u64) -> Result<(), Error> {
         return Err(error);
     }
     Ok(())
+}
+
+/// The longest runtime that there may be now.
+fn longest() -> u64 {
+    get(Param::Period).min(LONGEST_RUNTIME.get())
 }
 
 /// Further CPUs are about to be started, which is nobody's noise: until [`cpus_started`] no thread samples.

@@ -598,6 +598,30 @@ target_test! {
         panic!("both are the same: {Same}")
     }
 
+    /// One that lets no interrupt come is halted where it is. If that is amid what a lock of the kernel's protects, what prints a panic's
+    /// message does not get to see it.
+    fn panic_beside_one_that_lets_no_interrupt_come(Fault(&["*** panic: ", "*** end of report"])) {
+        static QUEUE: Queue<u64, 1> = Queue::new();
+        thread_stack!(static STACK: 16384);
+        struct Len;
+        impl core::fmt::Display for Len {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                write!(f, "{}", QUEUE.try_send(1).is_ok() == QUEUE.try_receive().is_ok())
+            }
+        }
+        check_eq!(takt_board::smp::start(2), 2);
+        let changes: fn(usize) = |_| {
+            let _guard = preempt::irq_save();
+            loop {
+                let _ = QUEUE.try_send(1);
+                let _ = QUEUE.try_receive();
+            }
+        };
+        Builder::new("changes", 1)?.cpu(1).spawn(&STACK, changes, 0)?;
+        sleep(Nanos::from_millis(1))?;
+        panic!("{Len}")
+    }
+
     /// A panic reports its message, its place and who called.
     fn panic(Fault(&["at tests/src/bin/ontarget/faults.rs:", "*** panic: a number: 42", "'test'", "backtrace:"])) {
         panic!("a number: {}", core::hint::black_box(42));

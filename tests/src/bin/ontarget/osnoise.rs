@@ -53,6 +53,9 @@ target_test! {
         for param in Param::ALL {
             check_eq!(trace::osnoise::get(*param), param.default());
         }
+        check_eq!(set("osnoise=period,20000000000"), Ok(()));
+        check_eq!(set("osnoise=runtime,10000000001"), Err(Errno::Invalid));
+        check_eq!(set("osnoise=runtime,10000000000"), Ok(()));
         check_eq!(set("osnoise=timerlat_period,100000"), Ok(()));
         check_eq!(set("osnoise=runtime,500000"), Ok(()));
         check_eq!(set("osnoise=period,500000"), Ok(()));
