@@ -10,7 +10,8 @@
 //! * [`control`] is how a host follows and controls the tracer of a running system: a block in memory, and settings.
 //! * [`mod@named`] declares sets of values that have names, spelled once for target and host.
 //! * [`profile`] and [`stack_max`] are the tables of the function profiler and of the stack tracer, which a host reads.
-//! * `decode`, with feature `std`, reads traces on the host and writes them as ftrace text or JSON lines.
+//!
+//! `takt-decode` reads traces on the host and compiles filters.
 //!
 //! The crate contains no machine code. Its pieces of unsafe code are the attributes that put an event's id and metadata
 //! into their sections, and the view of an array as bytes.
@@ -20,12 +21,10 @@
 #![no_std]
 #![deny(unsafe_code)]
 
-#[cfg(feature = "std")]
+#[cfg(test)]
 extern crate std;
 
 pub mod control;
-#[cfg(feature = "std")]
-pub mod decode;
 pub mod event;
 pub mod filter;
 pub mod frame;

@@ -58,13 +58,15 @@ pub const CTX_IRQS_ON: u8 = 1 << 6;
 pub const CTX_NO_RESCHED: u8 = 1 << 7;
 
 /// Reads a little-endian `u32` at `at`, or `None` beyond the end.
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+#[inline]
+pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     let raw = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_le_bytes(raw.try_into().ok()?))
 }
 
 /// Reads a little-endian `u64` at `at`, or `None` beyond the end.
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+#[inline]
+pub fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     let raw = bytes.get(at..at.checked_add(8)?)?;
     Some(u64::from_le_bytes(raw.try_into().ok()?))
 }

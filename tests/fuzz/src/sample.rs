@@ -1,6 +1,6 @@
 //! A small trace of two CPUs, made by the writers of its format, and repairing what mutation has broken.
 
-use takt_tracer::decode::FrameWriter;
+use takt_decode::FrameWriter;
 use takt_tracer::event::EventClass;
 use takt_tracer::event::builtin::Clock;
 use takt_tracer::wire::{

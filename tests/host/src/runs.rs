@@ -7,7 +7,7 @@ use defmt_decoder::log::format::{Formatter, FormatterConfig};
 use defmt_decoder::{DecodeError, Table};
 use rustix::process::Signal;
 use serde_json::Value;
-use takt_tracer::decode::{Entry, FrameReader};
+use takt_decode::{Entry, FrameReader};
 
 use super::tracefs::Running;
 use super::{Done, FIRST, Stage, document};

@@ -89,7 +89,7 @@ fn begun(records: &[&Value]) -> Result<()> {
     let fields = &maximum["fields"];
     // The run is shorter than the lower half of a time stamp.
     let began = number(&fields["began"]);
-    let context = takt_tracer::decode::Context(number(&fields["context"]) as u8);
+    let context = takt_decode::Context(number(&fields["context"]) as u8);
     let is_alike = |record: &Value| {
         record["flags"] == context.flags().as_str() && record["pid"] == fields["begun_by"]
     };

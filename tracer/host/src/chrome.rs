@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
-use takt_tracer::decode::{Item, Names, Record, put_decimal, put_json_fields, put_json_string};
+use takt_decode::{Item, Names, Record, put_decimal, put_json_fields, put_json_string};
 
 use super::slices::{self, Change, Runs, Slices};
 use super::{Export, Facts};

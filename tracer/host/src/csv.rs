@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use takt_tracer::decode::{Item, Names, put_decimal};
+use takt_decode::{Item, Names, put_decimal};
 
 use super::{Export, Facts};
 use takt_base::term::printable;

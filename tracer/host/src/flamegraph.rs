@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use takt_tracer::decode::{Item, Names};
+use takt_decode::{Item, Names};
 
 use super::Export;
 use super::slices::{self, Change, Runs, Slices};

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use takt_decode::{Item, Names, Record, Role, put_decimal, write_item};
 pub use takt_guest::options::Columns;
-use takt_tracer::decode::{Item, Names, Record, Role, put_decimal, write_item};
 
 use super::{Export, Facts};
 

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
 use std::path::Path;
 
-use takt_tracer::decode::{Context, Item, Names, Record, put_decimal, write_item};
+use takt_decode::{Context, Item, Names, Record, put_decimal, write_item};
 
 use super::{Export, Facts};
 

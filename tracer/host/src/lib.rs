@@ -3,7 +3,7 @@
 //! An export sees the items of a trace in the order of time, one by one: nothing of it grows with the trace. Whatever
 //! the format, it says how many events were lost and where.
 //!
-//! What is done for each event is in `takt-tracer`, `takt-base` and here, which cargo optimizes in the profile `dev` too, and not
+//! What is done for each event is in `takt-decode`, `takt-base` and here, which cargo optimizes in the profile `dev` too, and not
 //! behind a generic parameter, by which it would be compiled with the command that calls it.
 
 #![forbid(unsafe_code)]
@@ -34,7 +34,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 pub use pass::{Passed, Wanted, pass};
-use takt_tracer::decode::{EventDef, EventTable, Item, Names, ftrace};
+use takt_decode::{EventDef, EventTable, Item, Names, ftrace};
 
 use takt_base::units::CpuSet;
 

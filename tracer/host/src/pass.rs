@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::BufReader;
 
 use anyhow::Result;
-use takt_tracer::decode::{Damage, EventTable, Item, Names, TraceFile};
-use takt_tracer::filter::Filters;
+use takt_decode::filter::Filters;
+use takt_decode::{Damage, EventTable, Item, Names, TraceFile};
 
 use super::{Export, Selection};
 

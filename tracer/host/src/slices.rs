@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use takt_tracer::decode::{Item, Names, Record};
+use takt_decode::{Item, Names, Record};
 
 const SWITCH: &str = "sched:sched_switch";
 const IRQ_ENTRY: &str = "irq:irq_handler_entry";

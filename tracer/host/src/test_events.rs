@@ -1,6 +1,6 @@
 //! Descriptions of events for tests.
 
-use takt_tracer::decode::EventTable;
+use takt_decode::EventTable;
 
 /// The events with these ids and texts, as an image has them.
 ///

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use takt_tracer::decode::{Item, Names, write_header, write_item, write_json};
+use takt_decode::{Item, Names, write_header, write_item, write_json};
 
 use super::{Export, Facts};
 

@@ -25,29 +25,41 @@ use super::glob;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The place of what gets through.
-pub(super) const ACCEPT: u16 = 0xffff;
+pub const ACCEPT: u16 = 0xffff;
 /// The place of what does not.
-pub(super) const REJECT: u16 = 0xfffe;
+pub const REJECT: u16 = 0xfffe;
 /// Words of the longest program.
 pub const MAX_WORDS: usize = 1024;
 
-pub(super) const SET: u32 = 0;
-pub(super) const RANGE: u32 = 1;
-pub(super) const MASK: u32 = 2;
+/// Kind of a test: the byte is in a set.
+pub const SET: u32 = 0;
+/// Kind of a test: the number lies in a range.
+pub const RANGE: u32 = 1;
+/// Kind of a test: the number has a bit of a mask.
+pub const MASK: u32 = 2;
 
-pub(super) const FROM_CPU: u32 = 0;
-pub(super) const FROM_CTX: u32 = 1;
-pub(super) const FROM_TID: u32 = 2;
-pub(crate) const FROM_FIELD: u32 = 3;
+/// Source of a test: the CPU.
+pub const FROM_CPU: u32 = 0;
+/// Source of a test: the preempt-count byte.
+pub const FROM_CTX: u32 = 1;
+/// Source of a test: the thread.
+pub const FROM_TID: u32 = 2;
+/// Source of a test: a field.
+pub const FROM_FIELD: u32 = 3;
 
-pub(super) const SIGNED: u32 = 1 << 24;
-pub(super) const TURNED: u32 = 1 << 25;
+/// Of a test's field: it has a sign.
+pub const SIGNED: u32 = 1 << 24;
+/// Of a test: it is turned round.
+pub const TURNED: u32 = 1 << 25;
 
-pub(super) const NAME_EQUAL: u32 = 0;
-pub(super) const NAME_DIFFERENT: u32 = 1;
-pub(super) const NAME_GLOB: u32 = 2;
+/// How a set's name is compared: it is the thread's.
+pub const NAME_EQUAL: u32 = 0;
+/// How a set's name is compared: it is not the thread's.
+pub const NAME_DIFFERENT: u32 = 1;
+/// How a set's name is compared: it is a pattern of the thread's.
+pub const NAME_GLOB: u32 = 2;
 /// Bytes of the longest name or pattern.
-pub(super) const MAX_NAME: usize = 255;
+pub const MAX_NAME: usize = 255;
 
 /// Words of a set's bits.
 const SET_WORDS: usize = 8;

@@ -47,6 +47,7 @@ impl Event {
 }
 
 /// Takes the event out of a record's word.
+#[inline]
 pub const fn event_of(word: u32) -> Event {
     let [low, high, ..] = word.to_le_bytes();
     match low {

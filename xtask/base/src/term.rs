@@ -114,6 +114,7 @@ pub fn note(text: impl fmt::Display) {
 
 /// Whether a character does something to a terminal or a page instead of standing there: control characters, and those by
 /// which what is around them changes its direction or its line.
+#[inline]
 #[must_use]
 pub fn is_control(c: char) -> bool {
     c.is_control()

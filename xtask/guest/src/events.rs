@@ -1,7 +1,7 @@
 //! The trace events of an image, as it describes them.
 
 use anyhow::{Context, Result};
-use takt_tracer::decode::EventTable;
+use takt_decode::EventTable;
 
 use crate::Elf;
 use takt_base::term::WithHelp;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, anyhow};
-use takt_tracer::decode::EventDef;
+use takt_decode::EventDef;
 use takt_tracer::filter::glob::matches;
 
 use takt_base::term::WithHelp;

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
+use takt_decode::{EventTable, Item, Names, Threads, TraceFile, write_item};
 use takt_timerlat::stats::MAX_CPUS;
-use takt_tracer::decode::{EventTable, Item, Names, Threads, TraceFile, write_item};
 use takt_tracer::wire::{FileHeader, FrameHeader};
 
 use crate::symbolize::{Inlined, SymbolNames};

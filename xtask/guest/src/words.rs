@@ -13,9 +13,9 @@
 //! | `ftrace=`, `tracing_cpumask=` and all others | the same |
 
 use anyhow::{Context, Result, anyhow, bail};
+use takt_decode::{EventTable, Role};
 use takt_tracer::control::setting::{Ids, List};
 use takt_tracer::control::{Setting, Tracer};
-use takt_tracer::decode::{EventTable, Role};
 use takt_tracer::named::Named;
 
 use crate::functions::{Functions, ranges};

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
-use takt_tracer::decode::{Item, TscClock};
+use takt_decode::{Item, TscClock};
 
 use super::record::RunRecord;
 use crate::osnoise::Measured;

@@ -6,8 +6,8 @@ use std::io::BufReader;
 use std::path::Path;
 
 use anyhow::Result;
+use takt_decode::{Item, Record, TraceFile};
 use takt_guest::trace::Decoder;
-use takt_tracer::decode::{Item, Record, TraceFile};
 
 use crate::load::Facts;
 use crate::record::Run;

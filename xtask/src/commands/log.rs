@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use console::style;
-use takt_tracer::decode::{Entry, FrameReader};
+use takt_decode::{Entry, FrameReader};
 
 use takt_base::input;
 use takt_base::output::{self, Output};

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use takt_tracer::decode::{EventDef, EventTable};
+use takt_decode::{EventDef, EventTable};
 use takt_tracer::event::Layout;
 
 use super::{log, trace};

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use takt_tracer::decode::{Damage, EventTable, Item, TraceFile};
-use takt_tracer::filter::{Filter, FilterError, Filters};
+use takt_decode::filter::{Filter, FilterError, Filters};
+use takt_decode::{Damage, EventTable, Item, TraceFile};
 
 use takt_base::term::WithHelp;
 use takt_base::units::CpuSet;

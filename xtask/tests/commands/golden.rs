@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::fs;
 
 use crate::common::{Stage, elf, event, snapshot};
-use takt_tracer::decode::FrameWriter;
+use takt_decode::FrameWriter;
 use takt_tracer::wire::{
     CHANNEL_TRACE, COMMIT_RECORD, FILE_MAGIC_TRACE, FileHeader, NEAR_FAR, SubHeader, VERSION,
     checksum,

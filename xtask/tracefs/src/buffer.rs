@@ -1,7 +1,7 @@
 //! The rings' content: copied out of the guest's RAM, decoded, in the order of time.
 
+use takt_decode::{EventTable, Record, SubBuffer};
 use takt_tracer::control::{ControlView, MAX_CPUS};
-use takt_tracer::decode::{EventTable, Record, SubBuffer};
 use takt_tracer::ring::Word;
 use takt_tracer::ring::observer::{Observed, Observer, RingView};
 use takt_tracer::wire::{SUB_HEADER, SubHeader};

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
-use takt_tracer::decode::{FieldDef, Names, Record, Value};
+use takt_decode::{FieldDef, Names, Record, Value};
 
 use takt_guest::options::Options;
 

@@ -5,10 +5,8 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::sync::Arc;
 
+use takt_decode::{EventTable, Item, Names, Switches, Threads, TscClock, write_header, write_item};
 use takt_tracer::control::ControlView;
-use takt_tracer::decode::{
-    EventTable, Item, Names, Switches, Threads, TscClock, write_header, write_item,
-};
 
 use super::buffer::{Content, Entry, Reading, read, read_snapshot};
 use super::counts::{Counts, counts};

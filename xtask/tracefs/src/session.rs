@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use rustix::io::Errno;
+use takt_decode::{EventTable, TscClock};
 use takt_tracer::control::Setting;
 use takt_tracer::control::{ControlView, MAX_CPUS};
-use takt_tracer::decode::{EventTable, TscClock};
 
 use super::buffer::{Position, Progress};
 use super::counts::{Counts, counts, entries_before};

@@ -1,7 +1,7 @@
 //! Filters and triggers of events: the table, and what is done about what it says.
 //!
 //! A filter is a program that says of each record whether it is made; a trigger does something when its event occurs, if its
-//! own program lets it. The host compiles them (`takt_tracer::filter`). An event that has triggers and is not switched on
+//! own program lets it. The host compiles them (`takt_decode::filter`). An event that has triggers and is not switched on
 //! occurs all the same, and is not recorded.
 
 #[cfg(feature = "stacktrace")]

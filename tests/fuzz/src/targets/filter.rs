@@ -2,8 +2,8 @@
 //!
 //! Input: the text of a filter.
 
-use takt_tracer::decode::{EventTable, Names, SubBuffer, Threads};
-use takt_tracer::filter::{Filter, Filters};
+use takt_decode::filter::{Filter, Filters};
+use takt_decode::{EventTable, Names, SubBuffer, Threads};
 use takt_tracer::wire::{SUB_HEADER, SubHeader};
 
 use crate::sample;
@@ -58,7 +58,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         .iter()
         .flat_map(EventTable::iter)
         .flat_map(|event| {
-            let format = takt_tracer::decode::ftrace::Format::new(event);
+            let format = takt_decode::ftrace::Format::new(event);
             let test =
                 |name: &str| format!("{}: {name} == 0 || {name} ~ \"*a[b-c]?\"", event.event());
             format

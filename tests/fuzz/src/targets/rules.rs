@@ -2,9 +2,9 @@
 //!
 //! Input: the text of a trigger; a zero; bytes of which programs, histograms' descriptions and a table are made.
 
-use takt_tracer::decode::{EventTable, Names, Threads};
+use takt_decode::filter::trigger::Trigger;
+use takt_decode::{EventTable, Names, Threads};
 use takt_tracer::filter::program::Raw;
-use takt_tracer::filter::trigger::Trigger;
 use takt_tracer::rules::{
     Action, HistView, MAX_FRAMES, NewTrigger, Rules, RulesView, Stack, UNLIMITED, words_of,
 };

@@ -5,7 +5,7 @@
 use std::io::Cursor;
 use std::sync::LazyLock;
 
-use takt_tracer::decode::{
+use takt_decode::{
     Damage, Entry, EventTable, FrameReader, Item, Names, Role, Threads, TraceFile, write_item,
     write_json,
 };

@@ -4,8 +4,8 @@
 //! text): the first two bytes of a part are an event's id and the rest its text, and the last part are the records of
 //! a sub-buffer. Bit 1 reads it as one that was cut by a crash.
 
-use takt_tracer::decode::ftrace::Format;
-use takt_tracer::decode::{EventTable, Item, Names, SubBuffer, Threads, write_item, write_json};
+use takt_decode::ftrace::Format;
+use takt_decode::{EventTable, Item, Names, SubBuffer, Threads, write_item, write_json};
 use takt_tracer::wire::{SUB_HEADER, SubHeader};
 
 use crate::sample;

@@ -1,7 +1,7 @@
 //! The text that describes the streams, in the Trace Stream Description Language.
 
-use takt_tracer::decode::FieldType;
-use takt_tracer::decode::ftrace::{Field, Format};
+use takt_decode::FieldType;
+use takt_decode::ftrace::{Field, Format};
 
 /// What does not depend on the events. Names of fields have an underscore, which readers take away: a field may be called
 /// like a word of the language.

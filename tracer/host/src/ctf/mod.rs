@@ -15,8 +15,8 @@ use std::io;
 use std::path::Path;
 
 use packet::Stream;
-use takt_tracer::decode::ftrace::Format;
-use takt_tracer::decode::{Item, Names, Record};
+use takt_decode::ftrace::Format;
+use takt_decode::{Item, Names, Record};
 
 use super::{Export, Facts, Origin};
 

@@ -1,6 +1,6 @@
 //! Calls as they are shown.
 
-use takt_tracer::decode::{Context, EventTable, Threads, Value};
+use takt_decode::{Context, EventTable, Threads, Value};
 
 use super::*;
 use crate::test_events::events;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use takt_decode::{Context, Record};
 use takt_tracer::control::Kept;
-use takt_tracer::decode::{Context, Record};
 
 use takt_guest::Elf;
 use takt_guest::symbolize::Symbolizer;

@@ -1,7 +1,7 @@
 //! Stretches and how they are shown.
 
+use takt_decode::{Context, EventTable, Threads, Value};
 use takt_tracer::control::Kept;
-use takt_tracer::decode::{Context, EventTable, Threads, Value};
 
 use super::stretch::LATENCY_MAX;
 use super::*;

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use proto::{bundle, event, generic, packet, stats, trace};
-use takt_tracer::decode::ftrace::{Content, Field, Format, common_flags};
-use takt_tracer::decode::{Item, Names, Record};
+use takt_decode::ftrace::{Content, Field, Format, common_flags};
+use takt_decode::{Item, Names, Record};
 
 use super::{Export, Origin};
 

@@ -13,8 +13,8 @@ use std::io::{self, Seek, Write};
 
 use header::{Header, Part};
 use pages::{Lane, PAGE};
-use takt_tracer::decode::ftrace::Format;
-use takt_tracer::decode::{Item, Names};
+use takt_decode::ftrace::Format;
+use takt_decode::{Item, Names};
 
 use super::{Export, Facts, Origin};
 

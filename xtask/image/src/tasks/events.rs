@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result, bail, ensure};
 use object::{Object, ObjectSection, ObjectSymbol};
-use takt_tracer::decode::{EventDef, EventTable};
+use takt_decode::{EventDef, EventTable};
 
 use super::pack::Program;
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use takt_tracer::decode::{Item, Record, TraceFile};
+use takt_decode::{Item, Record, TraceFile};
 
 use super::activations::{Activation, Activations};
 use super::log::Log;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde::Serialize;
-use takt_tracer::decode::{Item, Record, TscClock};
+use takt_decode::{Item, Record, TscClock};
 
 use crate::run::folder;
 use takt_guest::Elf;

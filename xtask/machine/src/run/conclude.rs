@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use takt_tracer::decode::TscClock;
+use takt_decode::TscClock;
 
 use super::collect::Results;
 use super::demux::CaptureCount;

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use takt_tracer::decode::FrameWriter;
+use takt_decode::FrameWriter;
 use takt_tracer::wire::{
     self, CHANNEL_LOG, CHANNEL_TRACE, FILE_MAGIC_LOG, FILE_MAGIC_TRACE, FileHeader, FrameHeader,
     SubHeader, VERSION,

@@ -8,7 +8,7 @@ use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use takt_tracer::decode::TraceFile;
+use takt_decode::TraceFile;
 
 use takt_base::input;
 use takt_base::paths;

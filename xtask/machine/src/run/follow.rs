@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use takt_tracer::decode::{SubBuffer, TscClock};
+use takt_decode::{SubBuffer, TscClock};
 use takt_tracer::wire::CHANNEL_TRACE;
 
 use crate::qemu::Machine;

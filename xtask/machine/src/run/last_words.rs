@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use console::style;
-use takt_tracer::decode::{Entry, FrameReader};
+use takt_decode::{Entry, FrameReader};
 
 use super::folder::{LOG, MESSAGES, SERIAL, TRACE};
 use takt_base::input;

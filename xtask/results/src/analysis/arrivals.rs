@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
-use takt_tracer::decode::{Item, Record};
+use takt_decode::{Item, Record};
 
 use takt_machine::samples::{EXPIRE, IRQ, Trace};
 
@@ -69,7 +69,7 @@ impl Arrivals {
 ///
 /// If it cannot be read, or is not whole.
 pub fn read(trace: &mut Trace, cpu: u8, is_thread: impl Fn(u64) -> bool) -> Result<Interrupts> {
-    let clock = takt_tracer::decode::TscClock::new(trace.file.header().tsc_hz);
+    let clock = takt_decode::TscClock::new(trace.file.header().tsc_hz);
     let mut found = Interrupts::default();
     let (mut armed, mut waiting) = (BTreeSet::new(), BTreeSet::new());
     let mut open: Option<Open> = None;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use anyhow::Result;
-use takt_tracer::decode::{Irqs, Item, Names, Record};
+use takt_decode::{Irqs, Item, Names, Record};
 
 use super::causes::{self, Piece};
 use takt_machine::samples::Trace;
@@ -128,7 +128,7 @@ impl Activation {
     /// Cycles as nanoseconds.
     #[must_use]
     pub fn ns(&self, cycles: u64) -> u64 {
-        takt_tracer::decode::TscClock::new(self.tsc_hz).ns(cycles)
+        takt_decode::TscClock::new(self.tsc_hz).ns(cycles)
     }
 
     /// A time as nanoseconds from when it was due.

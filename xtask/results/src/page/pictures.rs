@@ -94,7 +94,7 @@ fn time(run: &Reported, index: usize, slot: &Slot) -> Result<String> {
     };
     let number = run.source.run.record.slots[index].slot;
     let hz = run.source.run.record.clocks.tsc_hz;
-    let clock = takt_tracer::decode::TscClock::new(hz);
+    let clock = takt_decode::TscClock::new(hz);
     let samples = || story.samples.iter().filter(|it| it.slot as usize == number);
     let collect = |latency: Latency| {
         let cycles = |it: &Sample| match latency {

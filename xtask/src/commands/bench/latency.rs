@@ -4,10 +4,10 @@ use std::io::BufReader;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use takt_decode::SubBuffer;
 use takt_timerlat::config::{Config, Workload};
 use takt_timerlat::stats::ExactHistogram;
 use takt_tracer::control::{Setting, Tracer};
-use takt_tracer::decode::SubBuffer;
 use takt_tracer::wire::CHANNEL_TRACE;
 
 use super::Values;

@@ -1,7 +1,7 @@
 //! The bytes of records, on average over a timerlat run with every event on.
 
 use anyhow::{Context, Result};
-use takt_tracer::decode::{EventDef, SubBuffer};
+use takt_decode::{EventDef, SubBuffer};
 use takt_tracer::wire::CHANNEL_TRACE;
 
 use super::Values;

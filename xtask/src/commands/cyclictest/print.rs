@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use serde::Serialize;
+use takt_decode::TscClock;
 use takt_timerlat::stats::ExactHistogram;
-use takt_tracer::decode::TscClock;
 
 use takt_base::output;
 use takt_cli::Cyclictest;

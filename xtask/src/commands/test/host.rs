@@ -10,7 +10,7 @@ use takt_base::paths::{self, cargo};
 
 /// What xtask is made of, and the fuzz targets, which are tested with their seeds. What else is tested has other features turned
 /// on, with which all of it would be built once more.
-const OF_XTASK: [&str; 32] = [
+const OF_XTASK: [&str; 34] = [
     "--package",
     "xtask",
     "--package",
@@ -21,6 +21,8 @@ const OF_XTASK: [&str; 32] = [
     "takt-cli",
     "--package",
     "takt-compare",
+    "--package",
+    "takt-decode",
     "--package",
     "takt-end-to-end",
     "--package",
@@ -47,10 +49,7 @@ const OF_XTASK: [&str; 32] = [
 
 /// The rest, with the features that its tests need. Of the board these are the modules that know no machine, and of the
 /// kernel what its documentation shows: above all what does not compile.
-const OTHERS: [&str; 16] = [
-    // To build it quickly saves more than its tests take longer.
-    "--config",
-    "profile.test.package.takt-tracer.opt-level=1",
+const OTHERS: [&str; 14] = [
     "--package",
     "takt-scheduler",
     "--package",
@@ -64,7 +63,7 @@ const OTHERS: [&str; 16] = [
     "--package",
     "takt-board",
     "--features",
-    "takt-tracer/std,takt-timerlat/std,takt-board/console",
+    "takt-timerlat/std,takt-board/console",
 ];
 
 /// Runs them. A build that fails is a failure.

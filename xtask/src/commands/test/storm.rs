@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use takt_tracer::decode::{EventTable, Item, Record, TraceFile, Value};
+use takt_decode::{EventTable, Item, Record, TraceFile, Value};
 
 use takt_guest::{Elf, events};
 use takt_machine::run::demux::{FileFacts, Rest, demux};

@@ -1,9 +1,9 @@
 //! Commands of functions, as `set_ftrace_filter` takes and shows them: `lock_slow:traceoff:3`.
 
 use rustix::io::Errno;
+use takt_decode::filter::trigger::count;
 use takt_tracer::control::setting::FunctionCommand;
 use takt_tracer::control::{MAX_COMMANDS, Setting};
-use takt_tracer::filter::trigger::count;
 
 use super::functions::{ids, parts};
 use crate::Result;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use rustix::io::Errno;
+use takt_decode::ftrace::Format;
 use takt_tracer::control::Setting;
 use takt_tracer::control::setting::Ids;
-use takt_tracer::decode::ftrace::Format;
 
 use super::control::number;
 use crate::Result;

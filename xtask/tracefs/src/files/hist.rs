@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
 use rustix::io::Errno;
-use takt_tracer::decode::Names;
-use takt_tracer::filter::trigger::{BoundTrigger, HITCOUNT, Hist, Key, Quantity, Trigger};
+use takt_decode::Names;
+use takt_decode::filter::trigger::{BoundTrigger, HITCOUNT, Hist, Key, Quantity, Trigger};
 use takt_tracer::rules::{Action, HistEntry, HistView, MAX_KEYS, MAX_VALUES, RulesView, UNLIMITED};
 
 use crate::session::Session;

@@ -4,8 +4,8 @@
 //! are shorter than one.
 
 use rustix::io::Errno;
+use takt_decode::TscClock;
 use takt_tracer::control::Setting;
-use takt_tracer::decode::TscClock;
 
 use super::File;
 use super::output::clear;

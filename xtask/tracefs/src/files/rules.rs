@@ -1,13 +1,13 @@
 //! Filters and triggers of events.
 
 use rustix::io::Errno;
+use takt_decode::filter::FilterError;
+use takt_decode::filter::trigger::{Command, Trigger, condition};
+use takt_decode::{EventDef, Names};
 use takt_tracer::control::Setting;
 use takt_tracer::control::setting::{
     EventFilter, EventTrigger, EventTriggerCount, EventTriggerOff, Program, Words,
 };
-use takt_tracer::decode::{EventDef, Names};
-use takt_tracer::filter::FilterError;
-use takt_tracer::filter::trigger::{Command, Trigger, condition};
 use takt_tracer::rules::{Action, MAX_TEXT, RulesView, UNLIMITED, words_of};
 
 use crate::session::Session;

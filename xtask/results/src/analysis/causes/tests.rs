@@ -49,7 +49,7 @@ fn activation(irq: u32, thread: u32, at_deadline: State, during: Vec<Event>) -> 
         pieces: Vec::new(),
         comms: BTreeMap::from([(LOAD, "load".into()), (0, "swapper/0".into())]),
         idle: vec![0],
-        irqs: takt_tracer::decode::Irqs::default(),
+        irqs: takt_decode::Irqs::default(),
         tsc_hz: 1_000_000_000,
     }
 }
