@@ -126,14 +126,25 @@ pub(crate) fn halt_others() {
 /// Interrupts off, or NMI.
 #[inline(always)]
 pub(crate) fn halt_if_over() {
-    if is_smp!() {
-        let last = LAST.load(Relaxed);
-        let this = CpuRef::this().number();
-        if last != 0 && last != this + 1 {
-            HALTED.fetch_or(1 << this, Release);
-            interrupts::halt_forever();
-        }
+    if is_anothers_end() {
+        halt();
     }
+}
+
+/// Whether another CPU ends the machine.
+#[inline(always)]
+fn is_anothers_end() -> bool {
+    is_smp!() && {
+        let last = LAST.load(Relaxed);
+        last != 0 && last != CpuRef::this().number() + 1
+    }
+}
+
+/// Halts for good, and says so.
+#[inline(always)]
+fn halt() -> ! {
+    HALTED.fetch_or(1 << CpuRef::this().number(), Release);
+    interrupts::halt_forever()
 }
 
 /// The same in an NMI that came upon that instruction, where something may be half changed.
@@ -142,12 +153,18 @@ pub(crate) fn halt_if_over() {
 /// NMI.
 #[inline(always)]
 pub(crate) fn halt_in_nmi_if_over(rip: usize) {
-    if is_smp!() && LAST.load(Relaxed) != 0 {
-        if lock::may_have_one(rip) {
-            IS_HALF_CHANGED.store(true, Relaxed);
-        }
-        halt_if_over();
+    if is_anothers_end() {
+        halt_in_nmi(rip);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn halt_in_nmi(rip: usize) -> ! {
+    if lock::may_have_one(rip) {
+        IS_HALF_CHANGED.store(true, Relaxed);
+    }
+    halt()
 }
 
 /// Whether a CPU was halted while it had a lock of the kernel's.

@@ -175,7 +175,6 @@ pub(crate) fn free_all() {
 }
 
 /// Whether this CPU, which is halted at that instruction, may have one: that which it asked for last is taken, and it does not wait for it.
-#[cold]
 pub(crate) fn may_have_one(rip: usize) -> bool {
     unsafe extern "C" {
         safe static takt_thunks: u8;
@@ -183,9 +182,13 @@ pub(crate) fn may_have_one(rip: usize) -> bool {
     }
     let thunks = (&raw const takt_thunks).addr()..(&raw const takt_thunks_end).addr();
     let last = percpu::this().held.load(Relaxed) as usize;
-    let mut locks = OBJECTS.iter().chain([&CHAINS]);
+    let objects = core::ptr::from_ref(&OBJECTS).addr();
+    let lock = match last == core::ptr::from_ref(&CHAINS).addr() {
+        true => Some(&CHAINS),
+        false => OBJECTS.get(last.wrapping_sub(objects) / size_of::<Lock>()),
+    };
     let is_taken = |it: &Lock| it.serving.load(Relaxed) != it.next.load(Relaxed);
-    !thunks.contains(&rip) && locks.any(|it| core::ptr::from_ref(it).addr() == last && is_taken(it))
+    !thunks.contains(&rip) && lock.is_some_and(is_taken)
 }
 
 /// Gives it up.
