@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::FIRST;
 use super::stage::{Done, Stage, wait_until};
 use takt_guest::place::Kind;
 use takt_sweep::document::{self, Document, Where};
@@ -85,6 +86,17 @@ pub(super) fn finds_what_is_planted(stage: &Stage) -> Result<()> {
         );
         ensure!(around.iter().all(|it| it.length > PLANTED), "{around:#?}");
     }
+    let [swept, other] = [stage.dir("planted-lock"), stage.dir(FIRST) + "/takt.elf"];
+    let proof = stage.xtask(&["prove", "--sweep", &swept])?.code(0)?;
+    let line = proof.stdout.lines().find(|it| it.contains(&*expected));
+    let has_witness = line.is_some_and(|it| it.matches(&PLANTED.to_string()).count() > 1);
+    ensure!(has_witness, "{line:?}");
+    let refused = stage.xtask(&["prove", "--sweep", &swept, "--image", &other])?;
+    let refused = refused.code(1)?.stderr;
+    ensure!(
+        refused.contains("is not the image that was swept"),
+        "{refused}"
+    );
     let mut lengths = Vec::new();
     for long in ["", " plant_long=1"] {
         let name = format!("interrupt{}", long.len());

@@ -7,7 +7,7 @@ use clap::Args;
 /// Flags of `prove`.
 #[derive(Debug, Args)]
 pub struct Prove {
-    /// Of this ELF file [default: Takt's own image].
+    /// Of this ELF file [default: that of the sweep, else Takt's own image].
     #[arg(long, value_name = "ELF")]
     pub image: Option<PathBuf>,
     /// The worst response times of the threads of this manifest, a `takt.app.toml`, and whether their deadlines hold: by what
@@ -23,7 +23,7 @@ pub struct Prove {
     /// as `counting at switches`, is `off`; `cpus=4` says how many CPUs run, one without it. All else is allowed.
     #[arg(long, value_name = "WHAT=VALUE")]
     pub config: Vec<String>,
-    /// Beside the bounds show what this sweep has met, which is to be of the same image: its folder.
+    /// Look at the image of this sweep, and show beside the bounds what it has met: its folder.
     #[arg(long, value_name = "FOLDER")]
     pub sweep: Option<PathBuf>,
     /// Only stretches with this in the name of their function, or in their line.

@@ -4,13 +4,14 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
-use takt_base::term::note;
+use takt_base::term::{WithHelp, note};
 use takt_base::{EXIT_ERROR, EXIT_THRESHOLD, output};
 use takt_cli::Prove as Flags;
 use takt_guest::Elf;
 use takt_image::Recipe;
+use takt_machine::run::folder::IMAGE;
 use takt_sweep::prove;
 use takt_sweep::response::{self, Costs, Response};
 
@@ -66,10 +67,19 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
     if let Some(file) = &flags.json {
         output::check_writable(file)?;
     }
-    let image = match &flags.image {
-        Some(path) => path.clone(),
-        None => recipe(flags.manifest.as_deref())?.build()?.path,
+    let swept = flags.sweep.as_ref().map(|dir| dir.join(IMAGE));
+    let swept = swept.filter(|it| it.exists());
+    let image = match (&flags.image, &swept) {
+        (Some(path), _) | (None, Some(path)) => path.clone(),
+        (None, None) => recipe(flags.manifest.as_deref())?.build()?.path,
     };
+    if let Some(swept) = &swept {
+        let id = |path: &Path| Ok::<_, anyhow::Error>(Elf::open(path)?.build_id());
+        if id(&image)? != id(swept)? {
+            let error = anyhow!("{} is not the image that was swept", image.display());
+            return Err(error).help(format!("--image {}", swept.display()));
+        }
+    }
     if let Some(nr) = flags.mutations {
         return mutate(&image, nr, flags.seed);
     }
@@ -80,7 +90,7 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
     if let Some(sweep) = &flags.sweep {
         proof
             .compare(sweep)
-            .with_context(|| format!("cannot read the sweep {}", sweep.display()))?;
+            .with_context(|| format!("cannot compare with the sweep {}", sweep.display()))?;
     }
     let refuted: Vec<_> = proof.refuted().into_iter().map(prove::refutation).collect();
     if let Some(text) = &flags.section {

@@ -5,7 +5,7 @@ use super::machine::run;
 use crate::prove::prove_image;
 
 /// Programs that are tried; `TAKT_PROVE_PROGRAMS` has another number.
-const PROGRAMS: u64 = 2000;
+const PROGRAMS: u64 = 10_000;
 
 /// A generator of numbers (SplitMix64).
 struct Random(u64);

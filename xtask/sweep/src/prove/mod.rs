@@ -8,7 +8,7 @@ mod table;
 
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 
 pub use limits::above_limits;
@@ -18,7 +18,7 @@ pub use ratios::Ratios;
 pub use table::{Shown, refutation, text};
 
 use crate::document::Document;
-use takt_base::term::note;
+use takt_base::term::{WithHelp, note};
 use takt_guest::Elf;
 use takt_guest::place::Kind;
 use takt_guest::place::Names;
@@ -377,7 +377,7 @@ impl Proof {
     ///
     /// # Errors
     ///
-    /// If the sweep cannot be read.
+    /// If the sweep cannot be read, or none of its stretches is one of the image.
     pub fn compare(&mut self, sweep: &Path) -> Result<()> {
         let path = if sweep.is_dir() {
             sweep.join(crate::document::FILE)
@@ -392,6 +392,12 @@ impl Proof {
             ));
         }
         self.compare_with(&document);
+        let is_met = self.stretches.iter().any(|it| it.witness.is_some());
+        if !is_met && !document.sections.is_empty() {
+            return Err(anyhow!("none of its stretches is one of this image")).help(
+                "give the image that was swept, where it was built: --image FOLDER/takt.elf",
+            );
+        }
         Ok(())
     }
 
