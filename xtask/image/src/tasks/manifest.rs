@@ -1,6 +1,7 @@
 //! The manifest, `takt.app.toml`: which tasks there are, and what each is given.
 
 mod device;
+mod order;
 mod region;
 mod timing;
 
@@ -175,6 +176,9 @@ pub struct Peer {
     /// What the other is told with each message.
     #[serde(default)]
     pub badge: u32,
+    /// Whether its calls need not go to a more important task: a circle of them is found when it is called.
+    #[serde(default)]
+    pub unordered: bool,
 }
 
 /// What a handle allows.
@@ -317,6 +321,7 @@ impl Manifest {
                 }
             }
         }
+        order::check(&manifest.tasks, |number| line_of(number, "peers"))?;
         let nr = manifest.devices.len();
         ensure!(
             nr <= MAX_DEVICES,

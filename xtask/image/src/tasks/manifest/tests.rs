@@ -1,6 +1,6 @@
 use super::*;
 
-const GOOD: &str = "[[task]]\nname = \"a\"\npackage = \"p\"\npriority = 3\nstack = 4096\n\n\
+const GOOD: &str = "[[task]]\nname = \"a\"\npackage = \"p\"\npriority = 5\nstack = 4096\n\n\
                         [[task]]\nname = \"b\"\npackage = \"p\"\npriority = 4\nstack = 8192\nsupervisor = \"a\"\n\
                         peers = [{ task = \"a\", rights = [\"call\"], badge = 5 }]\n";
 
@@ -44,7 +44,7 @@ fn a_budget_has_its_period() {
         "watchdog_us = 0",
         "line 15: a watchdog waits",
     );
-    let fed = whole.replace("priority = 3", "priority = 3\nmachine_watchdog_ms = 9");
+    let fed = whole.replace("priority = 5", "priority = 5\nmachine_watchdog_ms = 9");
     assert_eq!(
         Manifest::parse(Path::new("m"), &fed).unwrap().feeder(),
         Some((0, 9))
@@ -360,6 +360,60 @@ fn errors_name_the_line() {
     ] {
         is_refused(GOOD, old, new, words);
     }
+}
+
+#[test]
+fn calls_are_ordered() {
+    let line = |peers: &str| {
+        GOOD.replace(
+            "stack = 4096",
+            &format!("stack = 4096\npeers = [{{ {peers} }}]"),
+        )
+    };
+    let back = line("task = \"b\", rights = [\"call\"]");
+    for (good, old, new, words) in [
+        (
+            GOOD,
+            "priority = 5",
+            "priority = 4",
+            "line 13: `b`, of priority 4, calls `a`, of priority 4: calls go to higher priorities, but for those of peers with \
+             `unordered = true`",
+        ),
+        (
+            &back,
+            "badge = 5",
+            "badge = 6",
+            "line 6: calls go in a circle, from `a` by `b` (line 14): take one away, or say `unordered = true` of it, and whoever \
+             closes the circle gets `Deadlock`",
+        ),
+        // No circle then, but not in order.
+        (
+            &back,
+            "badge = 5",
+            "unordered = true",
+            "line 6: `a`, of priority 5, calls `b`, of priority 4",
+        ),
+    ] {
+        is_refused(good, old, new, words);
+    }
+    let is_good = |text: &str| Manifest::parse(Path::new("m"), text).map(|_| ()).unwrap();
+    // The one that goes against the order is said to do so; notifications wait for nobody.
+    is_good(&line("task = \"b\", rights = [\"call\"], unordered = true"));
+    is_good(&line("task = \"b\", rights = [\"notify\"]"));
+    // By a further thread, and over several.
+    let long = format!(
+        "{back}\n[[thread]]\nname = \"c\"\ntask = \"b\"\npriority = 9\nstack = 4096\npeers = [{{ task = \"a\", rights = [\"call\"] }}]\n"
+    );
+    let long = long.replace(
+        "{ task = \"a\", rights = [\"call\"], badge = 5 }",
+        "{ task = \"c\", rights = [\"call\"] }",
+    );
+    is_refused(
+        &long,
+        "priority = 9",
+        "priority = 8",
+        "line 6: calls go in a circle, from `a` by `b` (line 14) and `c` (line 21)",
+    );
 }
 
 #[test]
