@@ -322,6 +322,7 @@ impl Manifest {
             }
         }
         order::check(&manifest.tasks, |number| line_of(number, "peers"))?;
+        order::check_chains(&manifest.tasks, |number| line_of(number, "name"))?;
         let nr = manifest.devices.len();
         ensure!(
             nr <= MAX_DEVICES,

@@ -1,9 +1,14 @@
 //! The order of calls. Whoever calls waits for the reply, so calls in a circle can wait for each other for ever. Where each goes to a more
 //! important task there is no circle. What the manifest says to be `unordered` is left to the kernel, which refuses the call that would close one.
 
+use std::collections::HashMap;
+
 use anyhow::{Result, bail};
 
 use super::{Right, Task};
+
+/// The most that may wait for each other behind one that calls, as the kernel has it: what they inherit goes no further.
+const MAX_CHAIN: usize = 16;
 
 /// Whom a task calls in order, by their names.
 fn called(task: &Task) -> impl Iterator<Item = &str> {
@@ -77,4 +82,54 @@ fn leads(tasks: &[Task], from: usize, to: usize, way: &mut Vec<usize>) -> bool {
         false
     }
     walk(tasks, from, to, &mut vec![false; tasks.len()], way)
+}
+
+/// Looks whether there are few enough whom a task may come to wait for, each for the next: by calls, and once it is stopped for its
+/// supervisor. Tasks that call each other in circles count as all of them.
+///
+/// # Errors
+///
+/// If there are more than the kernel follows.
+pub(super) fn check_chains(tasks: &[Task], line: impl Fn(usize) -> usize) -> Result<()> {
+    let mut leads: Vec<Vec<bool>> = tasks
+        .iter()
+        .map(|task| {
+            let calls = |it: &&super::Peer| it.rights.contains(&Right::Call);
+            let others = task.peers.iter().filter(calls).map(|it| &it.task);
+            let others: Vec<_> = others.chain(&task.supervisor).collect();
+            tasks.iter().map(|it| others.contains(&&it.name)).collect()
+        })
+        .collect();
+    for over in 0..tasks.len() {
+        let further = leads[over].clone();
+        for from in leads.iter_mut().filter(|it| it[over]) {
+            from.iter_mut().zip(&further).for_each(|(to, it)| *to |= it);
+        }
+    }
+    let mut known = HashMap::new();
+    for number in 0..tasks.len() {
+        let nr = longest(&leads, number, &mut known) - 1;
+        if nr > MAX_CHAIN {
+            bail!(
+                "line {}: `{}` can come to wait for {nr} others, each for the next: {MAX_CHAIN} is the most",
+                line(number),
+                tasks[number].name
+            );
+        }
+    }
+    Ok(())
+}
+
+/// How many tasks there are at most on a way that begins with this one, where `leads` says who comes to wait for whom.
+fn longest(leads: &[Vec<bool>], from: usize, known: &mut HashMap<usize, usize>) -> usize {
+    if let Some(nr) = known.get(&from) {
+        return *nr;
+    }
+    let is_equal = |it: &usize| *it == from || leads[from][*it] && leads[*it][from];
+    let all = 0..leads.len();
+    let beyond = all.clone().filter(|it| leads[from][*it] && !is_equal(it));
+    let beyond = beyond.map(|it| longest(leads, it, known)).max();
+    let nr = all.filter(is_equal).count() + beyond.unwrap_or(0);
+    known.insert(from, nr);
+    nr
 }

@@ -417,6 +417,58 @@ fn calls_are_ordered() {
 }
 
 #[test]
+fn chains_of_calls_are_short() {
+    /// Tasks of which each but the last has these lines more, of the next one's number.
+    fn tasks(nr: usize, of_each: impl Fn(usize) -> String) -> String {
+        let task = |it: usize| {
+            let own = if it + 1 < nr {
+                of_each(it + 1)
+            } else {
+                String::new()
+            };
+            format!(
+                "[[task]]\nname = \"t{it}\"\npackage = \"p\"\npriority = {it}\nstack = 4096\n{own}\n"
+            )
+        };
+        (0..nr).map(task).collect()
+    }
+    let called = |next: usize| format!("peers = [{{ task = \"t{next}\", rights = [\"call\"] }}]\n");
+    let supervised = |next: usize| match next % 2 {
+        0 => called(next),
+        _ => format!("supervisor = \"t{next}\"\n"),
+    };
+    // Each calls the one before as well.
+    let circles = |next: usize| {
+        let back = format!(
+            "{{ task = \"t{}\", rights = [\"call\"], unordered = true }}",
+            next.saturating_sub(2)
+        );
+        let on = format!("{{ task = \"t{next}\", rights = [\"call\"] }}");
+        match next {
+            1 => format!("peers = [{on}]\n"),
+            _ => format!("peers = [{on}, {back}]\n"),
+        }
+    };
+    let is_read = |text: String| {
+        Manifest::parse(Path::new("m"), &text)
+            .map(|_| ())
+            .map_err(|it| format!("{it:#}"))
+    };
+    let refused = |nr: usize| {
+        format!("line 2: `t0` can come to wait for {nr} others, each for the next: 16 is the most")
+    };
+    for nr in [17, 18] {
+        for text in [tasks(nr, called), tasks(nr, supervised), tasks(nr, circles)] {
+            let read = is_read(text);
+            assert_eq!(read.is_ok(), nr == 17, "{read:?}");
+            if let Err(said) = read {
+                assert!(said.contains(&refused(nr - 1)), "{said}");
+            }
+        }
+    }
+}
+
+#[test]
 fn further_threads_stand_behind_the_tasks() {
     const THREADS: &str = "\n[[thread]]\nname = \"c\"\ntask = \"b\"\npriority = 9\nstack = 4096\nargument = 7\n\n\
                            [[thread]]\nname = \"d\"\ntask = \"b\"\npriority = 8\nstack = 12288\nwatchdog_us = 5\n\
