@@ -52,6 +52,8 @@ const TEAM: u64 = 23;
 /// Of those that have something in all registers while they call.
 const ASKS_WITH_REGISTERS: u64 = 24;
 const ANSWERS_WITH_REGISTERS: u64 = 25;
+/// Of those that have something in all registers while the other one runs.
+const HOLDS_REGISTERS: u64 = 26;
 
 fn main(argument: u64) {
     let what = argument & 0xffff_ffff;
@@ -81,6 +83,7 @@ fn main(argument: u64) {
         TEAM => team::run(what),
         ASKS_WITH_REGISTERS => registers::ask(),
         ANSWERS_WITH_REGISTERS => registers::answer(),
+        HOLDS_REGISTERS => registers::hold(what != 0),
         _ => exit(99),
     }
 }

@@ -1,62 +1,148 @@
-//! What threads have in the SSE registers over a call: each its own, and nothing of whom it calls or is called by.
+//! What threads have in the FPU - x87, SSE registers and MXCSR - over a call and while others run: each its own, and nothing of another's.
 
 use core::arch::global_asm;
 
 use takt_user::abi::Call;
-use takt_user::exit;
+use takt_user::{Instant, Nanos, exit};
 
 const ROUNDS: u64 = 8;
 
+/// What `fxsave64` stores. Source: Intel SDM vol. 1, 10.5.1 (FXSAVE area).
+#[repr(C, align(16))]
+#[derive(Clone, Copy)]
+struct Fpu([u64; 64]);
+
+impl Fpu {
+    /// Control, status and tags of x87; the words behind say where an instruction was.
+    const X87: usize = 0;
+    const MXCSR: usize = 3;
+    /// Eight of ten bytes, with room behind each.
+    const ST: usize = 4;
+    const XMM: usize = 20;
+    const END: usize = 52;
+
+    /// Numbers of this thread's own everywhere: all exceptions are masked, and none of them matters.
+    fn of(own: u64) -> Self {
+        let mut words = [0; 64];
+        let bits = own ^ own >> 16;
+        let (rounding, flags, top) = (bits & 3, bits & 0x3f, bits & 7);
+        words[Self::X87] = 0x37f | rounding << 10 | (top << 11 | flags) << 16 | 0xff << 32;
+        words[Self::MXCSR] = 0x1f80 | rounding << 13 | flags;
+        for place in Self::ST..Self::END {
+            let number = own << 32 | place as u64;
+            words[place] = match place < Self::XMM && place % 2 == 1 {
+                true => number & 0xffff,
+                false => number,
+            };
+        }
+        Self(words)
+    }
+
+    /// What a life begins with, but for SSE registers: it may have used these.
+    fn is_new(&self) -> bool {
+        let [x87, .., mxcsr] = self.masked()[..=Self::MXCSR] else {
+            return false;
+        };
+        let is_zero = self.masked()[Self::ST..Self::XMM].iter().all(|it| *it == 0);
+        (x87, mxcsr) == (0x37f, 0x1f80) && is_zero
+    }
+
+    /// Without what says where an instruction was, and what is reserved.
+    fn masked(&self) -> [u64; Self::END] {
+        core::array::from_fn(|place| match place {
+            Self::X87 => self.0[place] & 0xff_ffff_ffff,
+            1 | 2 => 0,
+            Self::MXCSR => self.0[place] & 0xffff_ffff,
+            _ if place < Self::XMM && place % 2 == 1 => self.0[place] & 0xffff,
+            _ => self.0[place],
+        })
+    }
+}
+
 global_asm!(
     ".text",
-    // rdi = 16 SSE registers, of which others are there behind it; rsi, rdx = the call's arguments, rcx = its number. Gives the result.
+    // rdi = what the FPU has, of which other things are there behind it; rsi, rdx = the call's arguments, rcx = its number, r8 = how
+    // often it goes round before. Gives the result.
     "takt_call_with_registers:",
     ".irp r, rbx,rbp,r12,r13,r14,r15,rdi",
     "push \\r",
     ".endr",
-    ".irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
-    "movups xmm\\n, [rdi + 16 * \\n]",
-    ".endr",
+    "fxrstor64 [rdi]",
+    "2:",
+    "dec r8",
+    "jnz 2b",
     "mov rax, rcx",
     "syscall",
     "pop rdi",
-    ".irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
-    "movups [rdi + 16 * \\n], xmm\\n",
-    ".endr",
+    "fxsave64 [rdi]",
+    // What functions have to find.
+    "fninit",
+    "mov dword ptr [rsp - 8], 0x1f80",
+    "ldmxcsr [rsp - 8]",
     ".irp r, r15,r14,r13,r12,rbp,rbx",
     "pop \\r",
     ".endr",
     "ret",
+    // rdi = where it stores what the FPU has.
+    "takt_store_registers:",
+    "fxsave64 [rdi]",
+    "ret",
 );
 
 unsafe extern "C" {
-    fn takt_call_with_registers(registers: &mut [u128; 16], a: u64, b: u64, number: u64) -> u64;
+    fn takt_call_with_registers(fpu: &mut Fpu, a: u64, b: u64, number: u64, rounds: u64) -> u64;
+    fn takt_store_registers(fpu: &mut Fpu);
 }
 
-/// Calls with numbers of this task's own in all of them, and ends the thread's task unless they are there again.
-fn keep(own: u128, call: Call, a: u64, b: u64) {
-    let expected: [u128; 16] = core::array::from_fn(|at| own << 64 | at as u128 + 1);
-    let mut registers = expected;
+/// Calls with numbers of this thread's own in all of them, which it has had for a while, and ends the thread's task unless they are there again.
+fn keep(own: u64, rounds: u64, call: Call, a: u64, b: u64) {
+    let expected = Fpu::of(own);
+    let mut fpu = expected;
     // SAFETY: it keeps what a function has to keep, and the calls change no memory.
-    let status = unsafe { takt_call_with_registers(&mut registers, a, b, call as u64) };
-    if status != 0 || registers != expected {
+    let status = unsafe { takt_call_with_registers(&mut fpu, a, b, call as u64, rounds) };
+    if status != 0 || fpu.masked() != expected.masked() {
         exit(1);
+    }
+}
+
+/// Ends the task if another life or thread has left something.
+fn begin() {
+    let mut fpu = Fpu([0; 64]);
+    // SAFETY: it only stores what there is.
+    unsafe { takt_store_registers(&mut fpu) };
+    if !fpu.is_new() {
+        exit(2);
     }
 }
 
 /// Calls the first of the peers.
 pub(crate) fn ask() {
+    begin();
     for round in 0..ROUNDS {
-        keep(0x00a5_0000 | u128::from(round), Call::Call, 0, 0);
+        keep(0x00a5_0000 | round, 1, Call::Call, 0, 0);
     }
 }
 
 /// Answers.
 pub(crate) fn answer() {
-    keep(0x005a_0000, Call::Receive, 0, u64::MAX);
+    begin();
+    keep(0x005a_0000, 1, Call::Receive, 0, u64::MAX);
     for round in 1..ROUNDS {
-        let own = 0x005a_0000 | u128::from(round);
-        keep(own, Call::ReplyAndReceive, 0, u64::MAX);
+        let own = 0x005a_0000 | round;
+        keep(own, 1, Call::ReplyAndReceive, 0, u64::MAX);
     }
-    keep(0x0055_0000, Call::Reply, 0, 0);
+    keep(0x0055_0000, 1, Call::Reply, 0, 0);
+}
+
+/// Sleeps again and again, if it is to do that; else it goes round for so long.
+pub(crate) fn hold(sleeps: bool) {
+    begin();
+    for round in 0..10 * ROUNDS {
+        if sleeps {
+            let until = Instant::after(Nanos::new(3_000)).nanos();
+            keep(0x00a5_0000 | round, 100, Call::SleepUntil, until, 0);
+        } else {
+            keep(0x005a_0000 | round, 2_000, Call::Null, 0, 0);
+        }
+    }
 }

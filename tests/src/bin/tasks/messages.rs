@@ -76,7 +76,7 @@ target_test! {
         Ok(())
     }
 
-    /// Nothing that a task has in SSE registers goes to whom it calls, or is lost, by either way.
+    /// Nothing that a task has in the FPU, MXCSR and x87's words too, goes to whom it calls, to its next life, or is lost, by either way.
     fn registers_are_each_tasks_own(Shared) {
         for is_counted in [false, true] {
             count_times(is_counted)?;
@@ -86,6 +86,13 @@ target_test! {
         }
         count_times(false)?;
         Ok(())
+    }
+
+    /// Nor does it go to a task that preempts it, or is lost to that.
+    fn registers_outlast_a_preemption(Shared) {
+        let spins = start((SERVER.0, 26), 0)?;
+        start((CLIENT.0, 26), 1)?.succeeds()?;
+        spins.succeeds()
     }
 
     /// Each call is recorded when it begins, when it is done, or both, one that does nothing too. What is off again costs nothing.

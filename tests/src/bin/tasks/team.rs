@@ -136,7 +136,7 @@ target_test! {
         team.succeeds()
     }
 
-    /// Nothing that a thread has in SSE registers goes to whom it calls, or is lost, by either way.
+    /// Nothing that a thread has in the FPU goes to whom it calls, or is lost, by either way.
     fn registers_are_each_threads_own(Shared) {
         started(HOLD)?.succeeds()?;
         count_times(true)?;
