@@ -2,7 +2,7 @@
 //!
 //! A tracer or a workload offers it while it runs ([`offer`], [`withdraw`]). A task's thread becomes the owner of its CPU's;
 //! each of its waits first tells when it has come back from user space, and then waits for the next activation. Whoever owns it
-//! when it is withdrawn is stopped at its next wait, or in the one that it is in.
+//! when it is withdrawn is stopped, wherever it is.
 //!
 //! Source: Linux, `Documentation/trace/timerlat-tracer.rst`, "User-space interface".
 
@@ -12,14 +12,19 @@ use core::sync::atomic::{
 };
 
 use spin::Once;
-use takt_abi::Error;
+use takt_abi::{Error, FaultKind};
+use takt_scheduler::ThreadId;
 
 use super::frame::Frame;
 use super::object::Task;
 use crate::arch::percpu;
+use crate::budget;
 use crate::clock::Instant;
 use crate::config::{MAX_CPUS, cpu_index};
 use crate::error;
+use crate::other_cpu;
+use crate::preempt;
+use crate::section;
 use crate::soft_timer::{Expiry, Timer};
 use crate::switch::Handoff;
 use crate::thread::tcb::TcbRef;
@@ -98,9 +103,35 @@ pub fn withdraw(source: &'static Source) {
     }
     SESSION.fetch_add(1, Release);
     for place in &PLACES {
-        // There may be none, or it has ended.
+        // There may be none, or it has ended. One that is about to wait does not.
         let _ = Thread::of_handle(place.owner.load(Relaxed)).unpark();
+        stop_owner(place);
     }
+}
+
+/// Whoever owns it is stopped by a fault in ring 3, and waits no longer until then.
+#[cold]
+#[inline(never)]
+fn stop_owner(place: &'static Place) {
+    let owner = place.owner.load(Relaxed);
+    if owner == 0 {
+        return;
+    }
+    let thread = TcbRef::of(ThreadId::new(owner as u8));
+    other_cpu::call(
+        || thread.cpu(),
+        || {
+            let mut section = section::own();
+            // It gives that up when it ends.
+            let is_owner = place.owner.load(Relaxed) == owner;
+            if let Some(task) = budget::task_of(section.look_at(thread)).filter(|_| is_owner) {
+                task.stop_at_next(thread, FaultKind::Killed);
+                task.unthrottle(&mut section);
+                task.end_wait(&mut section, Error::TimedOut);
+            }
+            section.leave();
+        },
+    );
 }
 
 /// Who measures, if anybody does.
@@ -133,17 +164,27 @@ pub(super) fn open(asked: u64) -> Result<(), Error> {
     let session = SESSION.load(Acquire);
     let source = source().ok_or(Error::InvalidArgument)?;
     let me = thread::current();
-    place
+    if asked != cpu as u64 {
+        return Err(Error::NotPermitted);
+    }
+    // Nobody finds an owner with another one's session.
+    let alone = preempt::disable();
+    let taken = place
         .owner
-        .compare_exchange(0, me.handle(), Acquire, Relaxed)
-        .map_err(|_| Error::Busy)?;
-    let opened = match asked == cpu as u64 {
-        true => prepare(source, cpu, place),
-        false => Err(Error::NotPermitted),
-    };
-    place.session.store(session, Relaxed);
-    place.is_away.store(false, Relaxed);
-    opened.inspect_err(|_| place.owner.store(0, Release))
+        .compare_exchange(0, me.handle(), Acquire, Relaxed);
+    if taken.is_ok() {
+        place.session.store(session, Relaxed);
+        place.is_away.store(false, Relaxed);
+    }
+    drop(alone);
+    if taken.is_err() {
+        // It was on its way to wait for something else when it was to be stopped.
+        if place.is_over() {
+            stop_owner(place);
+        }
+        return Err(Error::Busy);
+    }
+    prepare(source, cpu, place).inspect_err(|_| place.owner.store(0, Release))
 }
 
 fn prepare(source: &Source, cpu: usize, place: &Place) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 use core::arch::x86_64::_rdtsc;
 
 use takt_user::timerlat::Timerlat;
-use takt_user::{Instant, Nanos, exit, sleep_until};
+use takt_user::{Instant, Nanos, exit, receive, sleep_until};
 
 /// Besides the CPU: it waits for activations until it is stopped.
 const WAITS: u64 = 0x100;
@@ -12,8 +12,10 @@ const IS_LATE: u64 = 0x200;
 
 /// Instead: it sleeps some times, and ends with how late it was at most, in ns where the TSC counts them.
 const SLEEPS: u64 = 0x400;
-/// Instead: it computes for so long that the one that sleeps is done.
+/// Instead: it computes for so long that both are done that sleep.
 const SPINS: u64 = 0x800;
+/// Instead: it opens the CPU's timerlat, and never waits for it: it receives, sleeps or computes without end.
+const KEEPS: u64 = 0x1000;
 
 fn now() -> u64 {
     // SAFETY: reads a counter.
@@ -30,14 +32,28 @@ fn lateness() -> u64 {
     late.max().unwrap_or(0)
 }
 
+fn keep(what: u64) {
+    let _timerlat = Timerlat::open(what as u32 & 0xff);
+    match what & (SLEEPS | SPINS) {
+        SLEEPS => sleep_until(Instant::NEVER),
+        SPINS => loop {
+            core::hint::spin_loop();
+        },
+        _ => drop(receive(0, Instant::NEVER)),
+    }
+}
+
 /// Opens the CPU's timerlat, and ends with the number of the error that it gives.
 pub(crate) fn run(what: u64) {
+    if what & KEEPS != 0 {
+        return keep(what);
+    }
     if what & SLEEPS != 0 {
         exit(lateness());
     }
     if what & SPINS != 0 {
         let begun = now();
-        while now() - begun < 12_000_000 {}
+        while now() - begun < 24_000_000 {}
         return;
     }
     let timerlat = match Timerlat::open(what as u32 & 0xff) {

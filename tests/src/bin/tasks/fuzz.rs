@@ -22,7 +22,7 @@ const CONTROLS: u64 = 17;
 
 /// The way from a deadline to a sleeping task beside one that runs (`bench.task-deadline-busy`), in nanoseconds, which are
 /// instructions.
-const WAY: u64 = 230;
+const WAY: u64 = 224;
 /// The longest section of the others, in which the deadline may come: a fault, until the supervisor runs (`bench.task-fault`).
 const SECTION: u64 = 145;
 /// An interrupt in which the time of a less important task comes, in a wait for a reply; it may come before or behind the deadline's.
