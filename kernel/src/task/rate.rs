@@ -6,6 +6,8 @@ use crate::clock::{Instant, Nanos};
 /// time; what is above is dropped, and counted.
 const MAX_EVENTS: u32 = 10_000;
 const PERIOD: Nanos = Nanos::from_millis(100);
+/// So many bytes of a dynamic field count as a further event: as many as one takes in the ring.
+const BYTES: usize = 16;
 
 /// What is kept of that.
 pub(super) struct Rate {
@@ -34,6 +36,12 @@ impl Rate {
             }
             None => self.may_have_more(task),
         }
+    }
+
+    /// Counts the bytes of the dynamic field of one that is emitted.
+    #[inline(always)]
+    pub(super) fn count_bytes(&mut self, len: usize) {
+        self.left = self.left.saturating_sub((len / BYTES) as u32);
     }
 
     #[cold]

@@ -32,6 +32,7 @@ impl Task {
         }
         // One byte more tells that there were more.
         let len = ((event >> 32) as usize).min(MAX_BYTES + 1);
+        rate.count_bytes(len);
         if self.has_others() {
             return self.trace_copy(known, at, len, frame);
         }

@@ -20,6 +20,7 @@ const MEASURES: u64 = 5;
 const FORGES: u64 = 6;
 const EMITS_TOO_MANY: u64 = 7;
 const EMITS_IN_BURSTS: u64 = 8;
+const EMITS_TOO_MUCH: u64 = 9;
 
 event! {
     /// Emitted without anything.
@@ -64,7 +65,8 @@ fn main(what: u64) {
         WAITS => waits(),
         MEASURES => exit(measures()),
         FORGES => forges(),
-        EMITS_TOO_MANY => emits_too_many(),
+        EMITS_TOO_MANY => emits_too_many(|| trace_event!(pair, 1u32, 2u32)),
+        EMITS_TOO_MUCH => emits_too_many(|| trace_event!(text, 1u16, [b'x'; 512])),
         EMITS_IN_BURSTS => (0..10).for_each(|_| {
             let end = Instant::after(Nanos::from_millis(100));
             (0..20_000u32).for_each(|number| trace_event!(pair, number, 0));
@@ -171,12 +173,10 @@ fn measures() -> u64 {
 }
 
 /// More than there may be, and one a while later.
-fn emits_too_many() {
-    for _ in 0..20_000 {
-        trace_event!(pair, 1u32, 2u32);
-    }
+fn emits_too_many(emits: impl Fn()) {
+    (0..20_000).for_each(|_| emits());
     sleep_until(Instant::after(Nanos::new(200_000_000)));
-    trace_event!(pair, 1u32, 2u32);
+    emits();
 }
 
 fn now() -> u64 {

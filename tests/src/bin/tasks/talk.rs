@@ -20,9 +20,11 @@ const FORGES: u64 = 6;
 const EMITS_TOO_MANY: u64 = 7;
 /// For a second.
 pub(crate) const EMITS_IN_BURSTS: u64 = 8;
+const EMITS_TOO_MUCH: u64 = 9;
 
 /// Its events, in the order of their names.
 pub(crate) const PAIR: usize = 1;
+const TEXT: usize = 2;
 
 fn talk(what: u64) -> Outcome {
     start((TALKER, 0), what as u32)?.succeeds()
@@ -42,6 +44,15 @@ pub(crate) fn switch(event: usize, on: bool) -> Outcome {
     check_eq!(trace::enable(id, on)?, 1);
     check_eq!(trace::is_enabled(id), on);
     Ok(())
+}
+
+/// How many records there are of this event after that.
+fn recorded(event: usize, what: u64) -> Result<u64, Failure> {
+    switch(event, true)?;
+    trace::tracing_on();
+    let before = trace::counters_of(0).entries;
+    talk(what)?;
+    Ok(trace::counters_of(0).entries - before)
 }
 
 target_test! {
@@ -105,11 +116,13 @@ target_test! {
 
     /// Twenty thousand events in no time: what is too much is dropped, and said; a while later events are recorded again.
     fn a_flood_of_events_is_dropped(Alone) {
-        switch(PAIR, true)?;
-        trace::tracing_on();
-        let before = trace::counters_of(0).entries;
-        talk(EMITS_TOO_MANY)?;
-        check_eq!(trace::counters_of(0).entries - before, 10_001);
+        check_eq!(recorded(PAIR, EMITS_TOO_MANY)?, 10_001);
+        Ok(())
+    }
+
+    /// The same of events with 512 bytes, each of which counts as 33.
+    fn a_flood_of_long_events_is_dropped(Alone) {
+        check_eq!(recorded(TEXT, EMITS_TOO_MUCH)?, 10_000 / 33 + 2);
         Ok(())
     }
 
