@@ -1,5 +1,5 @@
 //! Feeds a watchdog for a while, then no more: it resets the machine, and the next boot says so. With `tick=lost` what feeds it
-//! would go on, but an interrupt of the timer is lost, by which everything goes on.
+//! would go on, but the timer's interrupts are lost, by which everything goes on; with `tick=swallowed` a single one is.
 //!
 //! The chip set's: `cargo xtask run watchdog --append capture=off --qemu '-global ICH9-LPC.noreboot=false -action reboot=reset'`;
 //! PCI's: `--append 'watchdog=i6300esb capture=off' --qemu '-device i6300esb -action reboot=reset'`. The log is that of the last
@@ -12,7 +12,7 @@ use core::arch::asm;
 use takt_board::cmdline::CommandLine;
 use takt_board::drivers::watchdog::{I6300esb, Tco, Watchdog};
 use takt_kernel::fault::ExitCode;
-use takt_kernel::time::{Nanos, sleep};
+use takt_kernel::time::{Instant, Nanos, Timer, sleep};
 
 takt_board::entry!(main);
 
@@ -27,7 +27,22 @@ fn lose_ticks() {
     unsafe { asm!("and dword ptr [__lapic_page + 0xf0], {}", const !(1 << 8), options(nostack)) };
 }
 
-fn live_with(mut watchdog: impl Watchdog, is_tick_lost: bool) -> Result<(), takt_kernel::Error> {
+/// The local APIC's timer is masked while it expires, and no longer: that interrupt never comes.
+///
+/// Source: Intel SDM vol. 3A, 11.5.1 (local vector table, mask).
+fn swallow_a_tick() -> Result<(), takt_kernel::Error> {
+    let timer = Timer::new(|_, _| defmt::error!("no tick was swallowed"), 0)?;
+    let due = Instant::after(Nanos::from_micros(100));
+    timer.arm(due);
+    // SAFETY: the timer's entry, whose other bits stay as they are.
+    unsafe { asm!("or dword ptr [__lapic_page + 0x320], {}", const 1 << 16, options(nostack)) };
+    while Instant::now() < due + Nanos::from_micros(100).to_cycles() {}
+    // SAFETY: as before.
+    unsafe { asm!("and dword ptr [__lapic_page + 0x320], {}", const !(1 << 16), options(nostack)) };
+    Ok(())
+}
+
+fn live_with(mut watchdog: impl Watchdog, tick: Option<&str>) -> Result<(), takt_kernel::Error> {
     if watchdog.has_bitten() {
         defmt::info!("the watchdog has reset the machine");
         return Ok(());
@@ -38,8 +53,11 @@ fn live_with(mut watchdog: impl Watchdog, is_tick_lost: bool) -> Result<(), takt
         sleep(Nanos::new(4 * SECOND_NS))?;
         watchdog.feed();
     }
-    if is_tick_lost {
-        lose_ticks();
+    if tick.is_some() {
+        match tick {
+            Some("swallowed") => swallow_a_tick()?,
+            _ => lose_ticks(),
+        }
         sleep(Nanos::new(4 * SECOND_NS))?;
         watchdog.feed();
         defmt::error!("no tick was lost");
@@ -53,10 +71,10 @@ fn live_with(mut watchdog: impl Watchdog, is_tick_lost: bool) -> Result<(), takt
 
 fn main(command_line: &'static str) {
     let line = CommandLine(command_line);
-    let is_tick_lost = line.get("tick") == Some("lost");
+    let tick = line.get("tick");
     let result = match line.get("watchdog") {
-        Some("i6300esb") => I6300esb::take().map(|it| live_with(it, is_tick_lost)),
-        _ => Tco::take().map(|it| live_with(it, is_tick_lost)),
+        Some("i6300esb") => I6300esb::take().map(|it| live_with(it, tick)),
+        _ => Tco::take().map(|it| live_with(it, tick)),
     };
     match result {
         Some(Ok(())) => return,

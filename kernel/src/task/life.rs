@@ -117,6 +117,10 @@ fn spawn(
     if priority > TOP {
         return Err(Error::InvalidArgument);
     }
+    // No life has the number that means none.
+    if task.generation() >= NO_LIFE - 1 {
+        return Err(Error::OutOfResources);
+    }
     // It becomes alive above all others, so that whoever is started next finds it so; only then it has its own priority.
     let builder = Builder::new(task.program.name, TOP)?.cpu(cpu);
     // Whoever has the stack begins the life: nobody else changes with what.

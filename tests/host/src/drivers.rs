@@ -70,6 +70,30 @@ pub(super) fn watchdogs_reset(stage: &Stage) -> Result<()> {
             .says(told)?
             .complains("the guest began anew 1 times: log and trace are those of its last boot")?;
     }
+    // A single one is enough. The CPU goes round until it comes, so that the watchdog's seconds are real ones: it is not waited for.
+    let dir = stage.dir("swallowed");
+    let words = [
+        "run",
+        "watchdog",
+        "-e",
+        "none",
+        "-o",
+        &dir,
+        "--timeout",
+        "5",
+    ];
+    let append = [
+        "--append",
+        "tick=swallowed",
+        "--qemu",
+        "-global ICH9-LPC.noreboot=false",
+    ];
+    stage
+        .xtask(&[&words[..], &append].concat())?
+        .code(1)?
+        .says("it bites after 6000 ms")?
+        .complains("the guest did not end within 5 s of real time (--timeout)")?
+        .complains("CPU 0  thread 0 `idle`, interrupts on, at 0x")?;
     // A machine that is strapped so that it does not.
     run(stage, "watchdog", "", "")?
         .code(1)?

@@ -51,11 +51,12 @@ mod tests {
             .collect();
         assert!(rows.len() > 40, "{} rows", rows.len());
         for row in rows {
-            let [_, fault, what, tests, _, _] = row[..] else {
+            let [_, fault, what, tests, without, _] = row[..] else {
                 panic!("{row:?} has other columns");
             };
             let names: Vec<_> = tests.split('`').skip(1).step_by(2).collect();
             assert!(!names.is_empty() && !what.is_empty(), "{fault}");
+            assert!(!without.is_empty(), "{fault}: it was not seen to fail");
             for name in names {
                 assert!(exists(name), "{fault}: there is no test {name}");
             }

@@ -25,11 +25,15 @@ fn changed(stage: &Stage, name: &str, change: &str) -> Result<String> {
 
 /// What `run` says of an example that ends well elsewhere.
 fn run(stage: &Stage, name: &str, change: &str) -> Result<Done> {
+    let words = ["ends", "-e", "ends", "--append", "end=well"];
+    run_this(stage, &words, name, change)
+}
+
+/// The same of what these words name.
+fn run_this(stage: &Stage, words: &[&str], name: &str, change: &str) -> Result<Done> {
     let qemu = changed(stage, &format!("qemu-{name}"), change)?;
     let dir = stage.dir(name);
-    let words = [
-        "run", "ends", "-e", "ends", "-o", &dir, "--append", "end=well",
-    ];
+    let words = [&["run", "-o", &dir], words].concat();
     let output = stage.command(&words).env("TAKT_QEMU", qemu).output()?;
     Ok(Done::of(&output))
 }
@@ -44,6 +48,11 @@ pub(super) fn cpus(stage: &Stage) -> Result<()> {
             ))?
             .complains("the guest ended in a panic or an exception")?;
     }
+    let plant = ["--manifest", "board/examples/plant/takt.app.toml"];
+    run_this(stage, &plant, "fsgsbase", "max) arg=max,-fsgsbase")?
+        .code(1)?
+        .says("*** panic: this CPU has no FSGSBASE, which an image with tasks needs")?
+        .complains("the guest ended in a panic or an exception")?;
     Ok(())
 }
 
