@@ -114,13 +114,18 @@ fn on_time(rounds: u64) {
     holds!(SERVER.call([0; 6]).is_ok());
 }
 
-/// Calls a task so many instructions after this time of its life, which ends it or that task about then: says whether it had no answer.
-fn late(peer: Peer, micros: u64, instructions: u64) {
+/// Goes on so many instructions after this time.
+pub(crate) fn pass(micros: u64, instructions: u64) {
     sleep_until(Instant::after(Nanos::from_micros(micros)));
     // SAFETY: counts a register down.
     unsafe {
         asm!("test {n}, 1", "jnz 3f", "nop", "nop", "jmp 2f", "3:", "nop", "nop", "2: sub {n}, 2", "jg 2b", n = inout(reg) instructions + 2 => _);
     }
+}
+
+/// Calls a task so many instructions after this time of its life, which ends it or that task about then: says whether it had no answer.
+fn late(peer: Peer, micros: u64, instructions: u64) {
+    pass(micros, instructions);
     let answer = peer.call(ASKED);
     holds!(answer == Err(Error::Dead) || is_answered(answer, 2));
     exit(answer.is_err().into());

@@ -10,6 +10,7 @@ use takt_user::{
     reply_and_receive, sleep_until,
 };
 
+use crate::client;
 use crate::raw::raw;
 
 /// What a message's first word asks the server for.
@@ -244,8 +245,22 @@ pub(crate) fn client(what: u64) {
             let told = SERVER.call([ask::TOLD; 6]);
             exit(told.map_or(99, |told| told[1] | u64::from(told[0] != 0) << 32));
         }
+        10 => a_window_is_filled(),
+        // Its watchdog bites about then.
+        11 => {
+            client::pass(450, what >> 8);
+            a_window_is_filled();
+        }
         _ => exit(96),
     }
+}
+
+/// The server writes its zeros to more than a piece.
+fn a_window_is_filled() {
+    let mut window = [0xa5; 520];
+    let asked = [ask::COPY, Call::LeaseWrite as u64, 0, 0, 0, 520];
+    let got = SERVER.call_lending(asked, [Lease::write(&mut window)], Instant::NEVER);
+    holds!(got.map(|words| words[0]) == Ok(0) && window == [0; 520]);
 }
 
 /// Of all sizes and places around words and pieces: what is lent arrives, and nothing beside it changes.

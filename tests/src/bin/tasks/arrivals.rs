@@ -116,6 +116,17 @@ fn caller_ends(instructions: u32) -> Result<bool, Failure> {
     Ok(is_stopped)
 }
 
+/// What the tasks are told that they are that lend memory, and borrow it.
+const LENDS: u64 = 21;
+const BORROWS: (usize, u64) = (SERVER.0, 22);
+
+/// A lender, likewise, whose window the server writes to.
+fn lender_ends(instructions: u32) -> Result<bool, Failure> {
+    let is_stopped = code_of(start((WATCHED, LENDS), 11 | instructions << 8)?)?.is_none();
+    start((CLIENT.0, LENDS), 10)?.succeeds()?;
+    Ok(is_stopped)
+}
+
 /// Whom it calls, likewise.
 fn server_ends(instructions: u32) -> Result<bool, Failure> {
     let server = start((WATCHED, SERVER.1), 0)?;
@@ -170,6 +181,15 @@ target_test! {
         let supervisor = start(SUPERVISOR, 0)?;
         let server = start(SERVER, 0)?;
         by_both(|nr| at_every_instruction(caller_ends, nr))?;
+        server_and_supervisor_end(server, supervisor)
+    }
+
+    /// A lender is stopped at every instruction of a call, of the copy to what it lends above all: the server is told, or done, and answers
+    /// the next one.
+    fn lenders_end_in_copies(Alone) {
+        let supervisor = start(SUPERVISOR, 0)?;
+        let server = start(BORROWS, 0)?;
+        at_every_instruction(lender_ends, number("instructions", SHORT)?)?;
         server_and_supervisor_end(server, supervisor)
     }
 
