@@ -107,13 +107,13 @@ pub(super) fn check_chains(tasks: &[Task], line: impl Fn(usize) -> usize) -> Res
         }
     }
     let mut known = HashMap::new();
-    for number in 0..tasks.len() {
+    for (number, task) in tasks.iter().enumerate() {
         let nr = longest(&leads, number, &mut known) - 1;
         if nr > MAX_CHAIN {
             bail!(
                 "line {}: `{}` can come to wait for {nr} others, each for the next: {MAX_CHAIN} is the most",
                 line(number),
-                tasks[number].name
+                task.name
             );
         }
     }
