@@ -8,7 +8,6 @@ use core::sync::atomic::{
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::{apic, interrupts, jump_label, proof, tsc};
 use crate::config::MAX_CPUS;
-use crate::lock;
 
 jump_label::keys! {
     /// More than one CPU runs.
@@ -147,23 +146,21 @@ fn halt() -> ! {
     interrupts::halt_forever()
 }
 
-/// The same in an NMI that came upon that instruction, where something may be half changed.
+/// The same in an NMI, where something is half changed if this CPU has a lock.
 ///
 /// # Context
 /// NMI.
 #[inline(always)]
-pub(crate) fn halt_in_nmi_if_over(rip: usize) {
+pub(crate) fn halt_in_nmi_if_over(has_lock: impl FnOnce() -> bool) {
     if is_anothers_end() {
-        halt_in_nmi(rip);
+        halt_in_nmi(has_lock);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn halt_in_nmi(rip: usize) -> ! {
-    if lock::may_have_one(rip) {
-        IS_HALF_CHANGED.store(true, Relaxed);
-    }
+fn halt_in_nmi(has_lock: impl FnOnce() -> bool) -> ! {
+    IS_HALF_CHANGED.fetch_or(has_lock(), Relaxed);
     halt()
 }
 

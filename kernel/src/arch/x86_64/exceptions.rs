@@ -9,6 +9,7 @@ use super::frame::ExceptionFrame;
 use super::percpu;
 use crate::cpus;
 use crate::fault::{self, Fault};
+use crate::lock;
 
 const NMI_VECTOR: u64 = 2;
 const GENERAL_PROTECTION: u64 = 13;
@@ -73,7 +74,7 @@ fn stop(frame: &mut ExceptionFrame) -> ! {
 /// A non-maskable interrupt: the context says so to every trace record made inside.
 #[inline(always)]
 fn nmi(block: &percpu::PerCpu, rip: usize) {
-    cpus::halt_in_nmi_if_over(rip);
+    cpus::halt_in_nmi_if_over(move || lock::may_have_one(rip));
     #[cfg(feature = "osnoise")]
     let begun = match crate::static_branch!(crate::trace::osnoise::noise::NMI) {
         true => super::tsc::now(),
