@@ -106,12 +106,12 @@ pub fn set_command(functions: &Filter, action: Action, left: u64) -> Result<(), 
 /// As [`start`].
 pub fn set_profile(on: bool) -> Result<(), Error> {
     check_functions()?;
-    let change = Change::begin()?;
     if on && !is_profiling() {
         profile::OVERHEAD.store(0, Relaxed);
         profile::OVERHEAD.store(calibrate()?, Relaxed);
         profile::TABLES.iter().flatten().for_each(Entry::clear);
     }
+    let change = Change::begin()?;
     profile::ENABLED.store(u32::from(on), Relaxed);
     change.end()
 }
@@ -124,12 +124,14 @@ extern "C" fn nothing() {
     core::hint::black_box(());
 }
 
-/// What an empty function seems to take, in cycles. Nobody else changes anything meanwhile.
+/// What an empty function seems to take, in cycles.
 fn calibrate() -> Result<u64, Error> {
     let function: extern "C" fn() = core::hint::black_box(nothing);
     let Some((id, entry)) = id_of(function as usize).zip(entry_of(function as usize as u32)) else {
         return Err(Error::InvalidState);
     };
+    // Or another change would have it measured without, or off.
+    let _change = Change::begin()?;
     profile::ENABLED.store(1, Relaxed);
     PROFILED.store(&Filter::of_ids([id]));
     let patched = apply();
