@@ -8,7 +8,7 @@ use core::ops::Range;
 use takt_scheduler::ThreadId;
 
 use crate::arch::stop::Text;
-use crate::arch::{apic, descriptors, interrupts, jump_label, paging, percpu};
+use crate::arch::{apic, descriptors, interrupts, jump_label, lock_prefix, paging, percpu};
 use crate::cpus::SMP;
 use crate::thread::tcb::{self, TcbRef};
 use crate::thread::{create, stack};
@@ -130,7 +130,10 @@ pub fn before_secondary(text: &mut Text) {
     if cpus::nr_online() == 1 {
         let key = &raw const SMP as u32;
         // No section may begin between the patching of a lock and that of its unlock: interrupts are off meanwhile.
-        text.patch(|text| jump_label::set(text, key, true));
+        text.patch(|text| {
+            jump_label::set(text, key, true);
+            lock_prefix::restore(text);
+        });
     }
 }
 

@@ -20,6 +20,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_scheduler::{ThreadId, TimerId};
 
+use crate::arch::lock_prefix::locked_if_smp;
 use crate::arch::percpu::CpuRef;
 use crate::arch::{apic, tsc};
 use crate::config::{MAX_THREADS, MAX_TIMERS};
@@ -81,7 +82,7 @@ impl Work {
                 Some(last) => last.next.set(self),
                 None => {
                     list.first.set(self);
-                    LEFT.fetch_or(list.bit, Relaxed);
+                    locked_if_smp!(LEFT.fetch_or(list.bit, Relaxed));
                 }
             }
         }
@@ -111,7 +112,7 @@ impl Work {
             None => list.last.set(prev),
         }
         if list.first.get().is_null() {
-            LEFT.fetch_and(!list.bit, Relaxed);
+            locked_if_smp!(LEFT.fetch_and(!list.bit, Relaxed));
         }
     }
 }

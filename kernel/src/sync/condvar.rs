@@ -148,7 +148,7 @@ impl Condvar {
     pub fn notify_all(&self) -> usize {
         let section = self.wake_notified(section::enter_object(self.first()));
         // No one is left in the other queue: it is for those who wait from now on.
-        self.nr_flips.fetch_add(1, Relaxed);
+        increment(&self.nr_flips);
         let before = self.nr_woken.load(Relaxed);
         let section = if section.is_from_enabled() {
             self.wake_notified(section)
@@ -218,7 +218,7 @@ impl Condvar {
     #[inline(always)]
     fn wake_next<K: Kind>(&self, section: Section<K>) -> Result<Section<K, Scheduled>, Section<K>> {
         let woken = wait::wake_first(section, self.notified())?;
-        self.nr_woken.fetch_add(1, Relaxed);
+        increment(&self.nr_woken);
         Ok(woken)
     }
 
@@ -234,7 +234,13 @@ impl Condvar {
         let Some(next) = next else {
             return section.leave_quietly();
         };
-        condition.nr_woken.fetch_add(1, Relaxed);
+        increment(&condition.nr_woken);
         sched::wake_taken(section, TcbRef::of(next)).leave();
     }
+}
+
+/// Of what changes inside a section only.
+#[inline(always)]
+fn increment(count: &AtomicUsize) {
+    count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
 }

@@ -21,6 +21,7 @@ use core::sync::atomic::{
 
 use takt_scheduler::{Priority, ThreadId};
 
+use crate::arch::lock_prefix::locked_if_smp;
 use crate::arch::{interrupts, percpu};
 use crate::clock::Instant;
 use crate::config::MAX_THREADS;
@@ -140,7 +141,7 @@ impl EventFlags {
     pub fn set(&self, bits: u32) {
         self.finish_search();
         let mut section = section::enter_object(&self.waiters);
-        self.flags.fetch_or(bits, Release);
+        locked_if_smp!(self.flags.fetch_or(bits, Release));
         if section.waiting(&self.waiters).0.is_empty() {
             section.leave_quietly();
             return;
@@ -333,7 +334,7 @@ impl EventFlags {
         let flags = self.flags.load(Relaxed);
         if wanted.is_satisfied(flags) {
             if wanted.clears() {
-                self.flags.fetch_and(!wanted.mask, Relaxed);
+                locked_if_smp!(self.flags.fetch_and(!wanted.mask, Relaxed));
             }
             t.exchange = flags as usize;
             let (waiters, links) = section.waiting(&self.waiters);
@@ -385,7 +386,7 @@ impl EventFlags {
             return None;
         }
         if wanted.clears() {
-            self.flags.fetch_and(!wanted.mask, Relaxed);
+            locked_if_smp!(self.flags.fetch_and(!wanted.mask, Relaxed));
         }
         Some(flags)
     }

@@ -19,6 +19,7 @@ use takt_scheduler::pi::{Check, PiError};
 
 use super::mutex_state::{CONTENDED, FREE};
 use super::pi;
+use crate::arch::lock_prefix::locked_if_smp;
 use crate::arch::proof;
 use crate::clock::Instant;
 use crate::deferred;
@@ -46,9 +47,11 @@ impl RawMutex {
 
     #[inline(always)]
     pub(super) fn try_lock(&self) -> bool {
-        self.word
-            .compare_exchange(FREE, my_handle(), Acquire, Relaxed)
-            .is_ok()
+        let taken = locked_if_smp!(
+            self.word
+                .compare_exchange(FREE, my_handle(), Acquire, Relaxed)
+        );
+        taken.is_ok()
     }
 
     #[inline(always)]
@@ -231,11 +234,11 @@ impl RawMutex {
     fn contend(&self, kernel: &mut Kernel, word: u32, owner: ThreadId) -> bool {
         if word & CONTENDED == 0 {
             let contended = word | CONTENDED;
-            if self
-                .word
-                .compare_exchange(word, contended, Relaxed, Relaxed)
-                .is_err()
-            {
+            let marked = locked_if_smp!(
+                self.word
+                    .compare_exchange(word, contended, Relaxed, Relaxed)
+            );
+            if marked.is_err() {
                 return false;
             }
             self.hold(kernel, owner);
@@ -261,7 +264,7 @@ impl RawMutex {
         self.note_top(kernel, owner);
         if self.waiters.is_empty(kernel) && !self.is_kept() {
             self.release(kernel, TcbRef::of(owner));
-            self.word.fetch_and(!CONTENDED, Relaxed);
+            locked_if_smp!(self.word.fetch_and(!CONTENDED, Relaxed));
         }
     }
 
@@ -291,11 +294,11 @@ impl RawMutex {
 
     #[inline(always)]
     pub(crate) fn unlock(&self) -> Result<(), Error> {
-        if self
-            .word
-            .compare_exchange(my_handle(), FREE, Release, Relaxed)
-            .is_ok()
-        {
+        let freed = locked_if_smp!(
+            self.word
+                .compare_exchange(my_handle(), FREE, Release, Relaxed)
+        );
+        if freed.is_ok() {
             return Ok(());
         }
         self.unlock_slow()

@@ -8,6 +8,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use crate::arch::lock_prefix::locked_if_smp;
 use crate::arch::proof;
 use crate::clock::Instant;
 use crate::error::Error;
@@ -63,9 +64,11 @@ impl Semaphore {
             if count == self.max {
                 return Err(Error::Overflow);
             }
-            let given = self
-                .count
-                .compare_exchange(count, count + 1, Release, Relaxed);
+            let given =
+                locked_if_smp!(
+                    self.count
+                        .compare_exchange(count, count + 1, Release, Relaxed)
+                );
             if given.is_ok() {
                 return Ok(());
             }
@@ -97,9 +100,11 @@ impl Semaphore {
             if permits == self.max {
                 return Err(Error::Overflow);
             }
-            let given = self
-                .count
-                .compare_exchange(count, permits + 1, Release, Relaxed);
+            let given =
+                locked_if_smp!(
+                    self.count
+                        .compare_exchange(count, permits + 1, Release, Relaxed)
+                );
             if given.is_ok() {
                 return Ok(());
             }
@@ -120,9 +125,10 @@ impl Semaphore {
         if count <= 0 {
             return Err(Error::WouldBlock);
         }
-        let taken = self
-            .count
-            .compare_exchange(count, count - 1, Acquire, Relaxed);
+        let taken = locked_if_smp!(
+            self.count
+                .compare_exchange(count, count - 1, Acquire, Relaxed)
+        );
         if taken.is_ok() {
             return Ok(());
         }
@@ -133,11 +139,21 @@ impl Semaphore {
     #[cold]
     #[inline(never)]
     fn try_take_again(&self) -> Result<(), Error> {
-        let taken = self.count.fetch_update(Acquire, Relaxed, |count| {
+        loop {
+            let count = self.count.load(Relaxed);
+            if count <= 0 {
+                return Err(Error::WouldBlock);
+            }
+            let taken =
+                locked_if_smp!(
+                    self.count
+                        .compare_exchange(count, count - 1, Acquire, Relaxed)
+                );
+            if taken.is_ok() {
+                return Ok(());
+            }
             proof::bounded!("tries to take a permit that others take or give meanwhile");
-            (count > 0).then_some(count - 1)
-        });
-        taken.map(|_| ()).map_err(|_| Error::WouldBlock)
+        }
     }
 
     /// Takes one permit, waiting for it.
@@ -187,7 +203,7 @@ impl Semaphore {
     /// Says that someone waits; or takes a permit after all, and says true.
     #[inline(always)]
     fn contend(&self) -> bool {
-        let first = self.count.compare_exchange(0, CONTENDED, Relaxed, Relaxed);
+        let first = locked_if_smp!(self.count.compare_exchange(0, CONTENDED, Relaxed, Relaxed));
         first.is_err() && self.contend_again()
     }
 
@@ -200,7 +216,7 @@ impl Semaphore {
             if self.try_take().is_ok() {
                 return true;
             }
-            match self.count.compare_exchange(0, CONTENDED, Relaxed, Relaxed) {
+            match locked_if_smp!(self.count.compare_exchange(0, CONTENDED, Relaxed, Relaxed)) {
                 Ok(_) | Err(CONTENDED) => return false,
                 Err(_) => proof::not_alone!("nobody else takes or gives a permit meanwhile"),
             }
@@ -212,7 +228,7 @@ impl Semaphore {
     fn give_up(&self) {
         let mut section = section::enter_object_thread(&self.waiters);
         if self.waiters.is_empty(&mut section) {
-            let _ = self.count.compare_exchange(CONTENDED, 0, Relaxed, Relaxed);
+            let _ = locked_if_smp!(self.count.compare_exchange(CONTENDED, 0, Relaxed, Relaxed));
         }
         section.leave_quietly();
     }
@@ -234,9 +250,8 @@ fn begin_take(semaphore: &Semaphore, deadline: Instant) -> Handoff {
     if deadline != Instant::NEVER {
         return semaphore.begin_take_until(section, deadline);
     }
-    let first = semaphore
-        .count
-        .compare_exchange(0, CONTENDED, Relaxed, Relaxed);
+    let count = &semaphore.count;
+    let first = locked_if_smp!(count.compare_exchange(0, CONTENDED, Relaxed, Relaxed));
     if first.is_err() {
         core::hint::cold_path();
         return semaphore.begin_take_again(section);

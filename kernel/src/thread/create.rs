@@ -10,7 +10,7 @@ use super::ids::take_id;
 use super::stack::{self, Stack};
 use super::tcb::{self, TcbRef};
 use crate::arch::percpu::{self, CpuRef};
-use crate::arch::resume;
+use crate::arch::{resume, sse};
 use crate::config::{IDLE_STACK_SIZE, MAX_CPUS};
 use crate::error::Error;
 use crate::probe::{events, trace_to};
@@ -266,6 +266,7 @@ pub(crate) unsafe fn adopt_idle(stack_top: usize) {
     t.stack_top = stack_top;
     t.rsp = stack_top;
     t.mxcsr = tcb::MXCSR;
+    sse::load_mxcsr(&t.mxcsr);
     t.handle |= tcb::IN_USE;
     t.prio = Priority::IDLE;
     t.base = Priority::IDLE;

@@ -35,7 +35,7 @@ pub(super) fn planted_instruction(stage: &Stage) -> Result<()> {
     let at = begin + at.context("it has no such place")? as u64 + 1;
     let end = functions.iter().find(|(address, _)| address > begin);
     ensure!(end.is_none_or(|(end, _)| at < *end), "it has no such place");
-    let offset = elf.offset_of_code(at, ONE_MORE.len());
+    let offset = elf.offset_of(at, ONE_MORE.len());
     let offset = offset.context("the code is not in the file")?;
     let mut image = fs::read(&path)?;
     image[offset..offset + ONE_MORE.len()].copy_from_slice(&ONE_MORE);

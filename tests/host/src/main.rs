@@ -25,6 +25,7 @@ mod functions;
 mod history;
 mod hits;
 mod lacking;
+mod lean;
 mod linux_rt;
 mod media;
 mod new;
@@ -220,6 +221,8 @@ const TESTS: &[(&str, Check)] = &[
         "functions_of_the_control_thread",
         tracefs_functions::control_thread_left_out,
     ),
+    ("one_cpu_executes_no_lock_prefix", lean::no_locks),
+    ("a_switch_leaves_mxcsr_alone", lean::no_mxcsr),
     ("the_tracer_is_not_traced", notrace::by_the_code),
     ("functions_with_stacks_and_filters", notrace::by_a_session),
     ("func_stack_trace", tracefs_functions::func_stack_trace),

@@ -38,15 +38,25 @@ pub fn text(elf: &Elf, ip: u64) -> String {
 /// it runs.
 #[must_use]
 pub fn branch_targets(elf: &Elf, range: Range<u64>) -> Vec<u64> {
-    let code = elf.code_at(range.start);
-    let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
-    let code = code.get(..len).unwrap_or(code);
-    let decoder = Decoder::with_ip(BITNESS, code, range.start, DecoderOptions::NONE);
-    let targets = decoder.into_iter().filter_map(|it| {
+    let targets = instructions(elf, range).filter_map(|it| {
         let target = it.near_branch_target();
         (target != 0).then_some(target)
     });
     targets.collect()
+}
+
+/// Where in the code of these addresses there are instructions with a `lock` prefix.
+#[must_use]
+pub fn locked(elf: &Elf, range: Range<u64>) -> Vec<u64> {
+    let with_prefix = instructions(elf, range).filter(Instruction::has_lock_prefix);
+    with_prefix.map(|it| it.ip()).collect()
+}
+
+fn instructions(elf: &Elf, range: Range<u64>) -> impl Iterator<Item = Instruction> {
+    let code = elf.code_at(range.start);
+    let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+    let code = code.get(..len).unwrap_or(code);
+    Decoder::with_ip(BITNESS, code, range.start, DecoderOptions::NONE).into_iter()
 }
 
 #[rustfmt::skip]

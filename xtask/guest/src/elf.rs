@@ -298,10 +298,19 @@ impl Elf {
             .unwrap_or_default()
     }
 
-    /// Where in the file so many bytes of code begin.
-    pub fn offset_of_code(&self, address: u64, len: usize) -> Option<usize> {
-        let range = self.range_of_code(address)?;
-        (range.len() >= len && range.end <= self.data.len()).then_some(range.start)
+    /// Where in the file so many bytes of a loaded section begin.
+    #[must_use]
+    pub fn offset_of(&self, address: u64, len: usize) -> Option<usize> {
+        let file = object::File::parse(&*self.data).ok()?;
+        let end = address.checked_add(len as u64)?;
+        let mut places = file.sections().filter_map(|section| {
+            let (offset, size) = section.file_range()?;
+            let start = section.address();
+            // What is not loaded has no address.
+            let is_in = start != 0 && start <= address && end <= start.checked_add(size)?;
+            is_in.then(|| offset.checked_add(address - start)?.try_into().ok())?
+        });
+        places.next()
     }
 
     /// Where in the file the code from an address on lies, up to the end of its section.

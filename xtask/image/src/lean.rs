@@ -1,8 +1,13 @@
-//! What an image's interrupts keep: two SSE registers, or all of them and MXCSR.
+//! What an image does without once all of its code is known: 14 SSE registers in interrupts, MXCSR, `lock` prefixes.
 //!
 //! Code that may name more than `xmm0` and `xmm1` lies at the beginning of the text, up to a border (`takt_kernel::arch::sse`).
 //! Interrupts keep all only of what they come upon there. As it is linked an image knows of no border and keeps all always:
 //! [`make`] reads all code behind the border, and if none of it names more, writes the border into the file.
+//!
+//! MXCSR's control bits are a thread's own, and a function keeps them for its caller. Where nothing deals with MXCSR all threads have the
+//! same, and what a switch does with it goes.
+//!
+//! Instructions with a `lock` prefix that several CPUs need have none while one runs (`takt_kernel::arch::lock_prefix`).
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -10,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use takt_base::term::note;
 use takt_guest::Elf;
@@ -20,6 +25,16 @@ use takt_guest::disassembly;
 const BORDER: &str = ".takt.border";
 /// Records of the beginning and the end of a stretch that names registers only to keep them. 4 bytes each.
 const KEEPS: &str = ".takt.keeps";
+/// Records of the beginning and the end of a stretch that deals with MXCSR, of the length of code without that, which is the same (4
+/// bytes each), and of that code, up to a multiple of 4.
+const NO_MXCSR: &str = ".takt.no_mxcsr";
+/// Records of where an instruction follows that needs a `lock` prefix only where several CPUs run, and of where its address is noted,
+/// or 0. 4 bytes each.
+const LOCKS: &str = ".takt.locks";
+/// A `lock` prefix.
+const LOCK: u8 = 0xf0;
+/// What stands in its place: `ds`, which does nothing in 64-bit mode.
+const NO_LOCK: u8 = 0x3e;
 /// Where code ends that may name more registers.
 const END: &str = "__sse_end";
 /// The section of functions whose entries can be patched.
@@ -58,7 +73,10 @@ impl fmt::Display for Use {
     }
 }
 
-/// Has an image's interrupts keep no more than they must. Doing so again changes nothing.
+/// Bytes for a place of the file.
+type Patch = (usize, Vec<u8>);
+
+/// Has an image do without what it need not have. Doing so again changes nothing.
 ///
 /// # Errors
 ///
@@ -69,21 +87,73 @@ pub fn make(path: &Path) -> Result<Kept> {
     let (Some(section), Ok(border)) = (elf.section(BORDER), elf.symbol(END)) else {
         return Ok(Kept::Unknown);
     };
-    if let Some(found) = first_use(&elf, border)? {
-        return Ok(Kept::All(found));
+    let senseless = |section| format!("the section {section} of {} makes no sense", path.display());
+    let mut patches = without_locks(&elf).with_context(|| senseless(LOCKS))?;
+    let found = first_use(&elf, border)?;
+    if found.is_none() {
+        for (place, operand) in pairs(section).with_context(|| senseless(BORDER))? {
+            let border = (operand as u32).to_le_bytes();
+            patches.push(patch(&elf, place, &border).with_context(|| senseless(BORDER))?);
+        }
     }
-    let records = pairs(section)?.map(|(place, operand)| {
-        let offset = elf.offset_of_code(place, 4);
-        Ok((
-            offset.with_context(|| format!("{place:#x} is no code"))?,
-            operand,
-        ))
-    });
-    let operands: Vec<_> = records
-        .collect::<Result<_>>()
-        .with_context(|| format!("the section {BORDER} of {} makes no sense", path.display()))?;
-    write(&elf, &operands).with_context(|| format!("cannot write to {}", path.display()))?;
-    Ok(Kept::Two)
+    if found.is_none() || first(&elf, uses_mxcsr)?.is_none() {
+        patches.extend(without_mxcsr(&elf).with_context(|| senseless(NO_MXCSR))?);
+    }
+    write(&elf, &patches).with_context(|| format!("cannot write to {}", path.display()))?;
+    Ok(found.map_or(Kept::Two, Kept::All))
+}
+
+/// These bytes at an address.
+fn patch(elf: &Elf, address: u64, bytes: &[u8]) -> Result<Patch> {
+    let offset = elf.offset_of(address, bytes.len());
+    let offset = offset.with_context(|| format!("{address:#x} is in no section"))?;
+    Ok((offset, bytes.to_vec()))
+}
+
+/// What has a switch not deal with MXCSR.
+fn without_mxcsr(elf: &Elf) -> Result<Vec<Patch>> {
+    let mut records = elf.section(NO_MXCSR).unwrap_or_default();
+    let mut patches = Vec::new();
+    while !records.is_empty() {
+        let cut = "a record is cut off";
+        let (range, rest) = records.split_first_chunk::<8>().context(cut)?;
+        let (len, rest) = rest.split_first_chunk::<4>().context(cut)?;
+        let (begin, end) = pair(*range);
+        let len = to_offset(u32::from_le_bytes(*len).into());
+        let code = rest.get(..len).context(cut)?;
+        ensure!(begin + len as u64 == end, "not as many bytes at {begin:#x}");
+        patches.push(patch(elf, begin, code)?);
+        records = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Ok(patches)
+}
+
+/// What takes prefixes off, and notes where they were. A prefix that is not found stays.
+fn without_locks(elf: &Elf) -> Result<Vec<Patch>> {
+    let mut patches = Vec::new();
+    for (mark, note) in pairs(elf.section(LOCKS).unwrap_or_default())? {
+        let Some(prefix) = prefix_behind(elf.code_at(mark)) else {
+            continue;
+        };
+        let prefix = mark + prefix as u64;
+        patches.push(patch(elf, prefix, &[NO_LOCK])?);
+        if note != 0 {
+            patches.push(patch(elf, note, &(prefix as u32).to_le_bytes())?);
+        }
+    }
+    Ok(patches)
+}
+
+/// Where the first instruction with a `lock` prefix begins with that, or with what stands in its place: before any jump.
+fn prefix_behind(code: &[u8]) -> Option<usize> {
+    let decoder = Decoder::new(64, code, DecoderOptions::NONE);
+    let mut straight = decoder
+        .into_iter()
+        .take_while(|it| it.flow_control() == FlowControl::Next);
+    let first = |it: &Instruction| code[to_offset(it.ip())];
+    let found = straight.find(|it| it.has_lock_prefix() || first(it) == NO_LOCK)?;
+    // It comes before all others, as the compiler writes them.
+    matches!(first(&found), LOCK | NO_LOCK).then(|| to_offset(found.ip()))
 }
 
 /// Says why an image's interrupts keep all.
@@ -100,15 +170,6 @@ pub fn tell(kept: &Kept) {
 /// afterwards. A function before the border whose entry can be patched counts as well: what is called there keeps the
 /// function's arguments in its own way.
 fn first_use(elf: &Elf, border: u64) -> Result<Option<Use>> {
-    let keeps: Vec<_> = pairs(elf.section(KEEPS).unwrap_or_default())?
-        .map(|(begin, end)| begin..end)
-        .collect();
-    let functions = elf.functions();
-    let describe = |address| Use {
-        function: name_at(&functions, address),
-        address,
-        text: disassembly::text(elf, address),
-    };
     let entries = elf
         .section(PATCHABLE)
         .unwrap_or_default()
@@ -116,8 +177,20 @@ fn first_use(elf: &Elf, border: u64) -> Result<Option<Use>> {
         .0;
     let mut entries = entries.iter().map(|bytes| u64::from_le_bytes(*bytes));
     if let Some(entry) = entries.find(|entry| *entry < border) {
-        return Ok(Some(describe(entry)));
+        return Ok(Some(describe(elf, &elf.functions(), entry)));
     }
+    first(elf, |it| {
+        it.ip() >= border && uses_more(it) || uses_mxcsr(it)
+    })
+}
+
+/// The first such instruction, but of those that only keep what is in registers.
+fn first(elf: &Elf, is_one: impl Fn(&Instruction) -> bool) -> Result<Option<Use>> {
+    let keeps: Vec<_> = pairs(elf.section(KEEPS).unwrap_or_default())?
+        .map(|(begin, end)| begin..end)
+        .collect();
+    let is_kept = |ip| keeps.iter().any(|range| range.contains(&ip));
+    let functions = elf.functions();
     for (address, code) in elf.code() {
         let end = address + code.len() as u64;
         // From each function's beginning on, so that data between them hide no instruction.
@@ -132,16 +205,21 @@ fn first_use(elf: &Elf, border: u64) -> Result<Option<Use>> {
         for (begin, end) in begins.iter().zip(ends) {
             let range = to_offset(begin - address)..to_offset(end - address);
             let decoder = Decoder::with_ip(64, &code[range], *begin, DecoderOptions::NONE);
-            let is_kept = |ip| keeps.iter().any(|range| range.contains(&ip));
-            let mut uses = decoder
-                .into_iter()
-                .filter(|it| it.ip() >= border && uses_more(it) || uses_mxcsr(it));
-            if let Some(found) = uses.find(|it| !is_kept(it.ip())) {
-                return Ok(Some(describe(found.ip())));
+            let mut found = decoder.into_iter().filter(&is_one);
+            if let Some(found) = found.find(|it| !is_kept(it.ip())) {
+                return Ok(Some(describe(elf, &functions, found.ip())));
             }
         }
     }
     Ok(None)
+}
+
+fn describe(elf: &Elf, functions: &[(u64, String)], address: u64) -> Use {
+    Use {
+        function: name_at(functions, address),
+        address,
+        text: disassembly::text(elf, address),
+    }
 }
 
 fn name_at(functions: &[(u64, String)], address: u64) -> String {
@@ -191,21 +269,28 @@ fn to_offset(bytes: u64) -> usize {
 fn pairs(section: &[u8]) -> Result<impl Iterator<Item = (u64, u64)>> {
     let (records, rest) = section.as_chunks::<8>();
     ensure!(rest.is_empty(), "a record is cut off");
-    let words = records.iter().map(|bytes| u64::from_le_bytes(*bytes));
-    Ok(words.map(|word| (word & u64::from(u32::MAX), word >> 32)))
+    Ok(records.iter().copied().map(pair))
 }
 
-/// Writes words of 4 bytes at these offsets, all at once, so that no one finds some of them.
-fn write(elf: &Elf, words: &[(usize, u64)]) -> Result<()> {
-    let offsets = || words.iter().map(|(offset, _)| *offset);
-    let (Some(begin), Some(last)) = (offsets().min(), offsets().max()) else {
+fn pair(record: [u8; 8]) -> (u64, u64) {
+    let word = u64::from_le_bytes(record);
+    (word & u64::from(u32::MAX), word >> 32)
+}
+
+/// Writes them, all at once, so that no one finds some of them.
+fn write(elf: &Elf, patches: &[Patch]) -> Result<()> {
+    let begin = patches.iter().map(|(offset, _)| *offset).min();
+    let end = patches
+        .iter()
+        .map(|(offset, bytes)| offset + bytes.len())
+        .max();
+    let (Some(begin), Some(end)) = (begin, end) else {
         return Ok(());
     };
-    let old = &elf.data[begin..last + 4];
+    let old = &elf.data[begin..end];
     let mut new = old.to_vec();
-    for (offset, word) in words {
-        let at = offset - begin;
-        new[at..at + 4].copy_from_slice(&word.to_le_bytes()[..4]);
+    for (offset, bytes) in patches {
+        new[offset - begin..][..bytes.len()].copy_from_slice(bytes);
     }
     if new != old {
         let file = OpenOptions::new().write(true).open(&elf.path)?;
@@ -264,6 +349,21 @@ mod tests {
         for code in [&[0x0f, 0xae, 0xf0][..], &[0x0f, 0xae, 0x3f]] {
             assert!(!uses_mxcsr(&decode(code)), "{code:x?}");
         }
+    }
+
+    #[test]
+    fn the_prefix_behind_a_mark() {
+        // xor eax, eax; mov ecx, -1; lock cmpxchg [rdi], ecx; jne +2; lock inc dword ptr [rdi]
+        let code = [
+            0x31, 0xc0, 0xb9, 0xff, 0xff, 0xff, 0xff, 0xf0, 0x0f, 0xb1, 0x0f, 0x75, 0x02, 0xf0,
+            0xff, 0x07,
+        ];
+        assert_eq!(prefix_behind(&code), Some(7));
+        let mut without = code;
+        without[7] = NO_LOCK;
+        assert_eq!(prefix_behind(&without), Some(7));
+        assert_eq!(prefix_behind(&code[11..]), None, "behind a jump");
+        assert_eq!(prefix_behind(&[]), None);
     }
 
     #[test]

@@ -30,7 +30,7 @@ use super::frame::{ExceptionFrame, TrapFrame};
 use super::percpu;
 use super::place::{TIMED, recorded_place_text};
 use super::proof::{handles, resumed, resumes};
-use super::sse::{keeps, where_uses_more};
+use super::sse::{keeps, mxcsr, where_uses_more};
 use crate::irq;
 use crate::thread::tcb::{self, Tcb};
 
@@ -254,8 +254,10 @@ global_asm!(
     ".global takt_resume_idle",
     ".balign {LABEL_ALIGN}",
     "takt_resume_idle:", // rax = the idle thread
-    resumed!("mov rsp, [rax + {STACK_TOP}]"),
-    keeps!("ldmxcsr [rax + {MXCSR}]"),
+    mxcsr!(
+        [resumed!("mov rsp, [rax + {STACK_TOP}]"), "ldmxcsr [rax + {MXCSR}]"],
+        without: [".byte 0x3e, 0x3e, 0x3e, 0x3e, 0x48, 0x8b, 0xa0", ".long {STACK_TOP}"]
+    ),
     "xor ebp, ebp",
     "call {idle}",
     "ud2",
@@ -427,8 +429,10 @@ global_asm!(
     ".global takt_resume_new",
     ".balign {LABEL_ALIGN}",
     "takt_resume_new:",
-    resumed!("mov rsp, [rax + {RSP}]"),
-    keeps!("ldmxcsr [rax + {MXCSR}]"),
+    mxcsr!(
+        [resumed!("mov rsp, [rax + {RSP}]"), "ldmxcsr [rax + {MXCSR}]"],
+        without: [".byte 0x3e, 0x48, 0x8b, 0xa0", ".long {RSP}"]
+    ),
     "xor ebp, ebp",
     "mov rdi, [rax + {ARG}]",
     "mov rsi, [rax + {ENTRY}]",

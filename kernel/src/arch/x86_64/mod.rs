@@ -12,6 +12,7 @@ pub(crate) mod frame;
 pub(crate) mod hidden;
 pub(crate) mod interrupts;
 pub(crate) mod jump_label;
+pub(crate) mod lock_prefix;
 pub mod marks;
 pub(crate) mod msr;
 pub(crate) mod paging;

@@ -16,6 +16,8 @@
 //! (4 bytes each). Code that calls by inline assembly declares all SSE registers as clobbered; what it calls may be
 //! interrupted as any other.
 
+use core::arch::asm;
+
 /// Compares the address in `$what` with the border: below it is code that uses more.
 macro_rules! where_uses_more {
     ($compare:literal) => {
@@ -45,4 +47,27 @@ macro_rules! keeps {
     };
 }
 
-pub(crate) use {keeps, where_uses_more};
+/// What deals with MXCSR and, in as many bytes, the same without that, which stands there in an image where nothing else does.
+macro_rules! mxcsr {
+    ([$($with:expr),+ $(,)?], without: [$($without:literal),+ $(,)?]) => {
+        concat!(
+            $crate::arch::sse::keeps!($($with),+),
+            ".pushsection .takt.no_mxcsr, \"\", @progbits\n",
+            ".long 774b, 775b, 779f - 778f\n",
+            "778:\n",
+            $($without, "\n",)+
+            "779:\n",
+            ".balign 4\n",
+            ".popsection\n",
+        )
+    };
+}
+
+pub(crate) use {keeps, mxcsr, where_uses_more};
+
+/// Has this CPU's SSE unit begin with it: whoever has booted may have left another.
+#[inline(always)]
+pub(crate) fn load_mxcsr(mxcsr: &u32) {
+    // SAFETY: masks all exceptions, as the ABI wants.
+    unsafe { asm!(keeps!("ldmxcsr [{}]"), in(reg) mxcsr, options(nostack, preserves_flags)) };
+}

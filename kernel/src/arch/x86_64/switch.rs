@@ -8,7 +8,7 @@ use core::arch::asm;
 use core::mem::offset_of;
 
 use super::proof::{resumed, resumes};
-use super::sse::keeps;
+use super::sse::mxcsr;
 use crate::thread::tcb::{Tcb, TcbRef};
 
 unsafe extern "C" {
@@ -37,12 +37,17 @@ pub(crate) unsafe fn switch(prev: TcbRef, next: TcbRef) {
             // mov qword ptr [rdx + {resume}], offset 2f
             ".byte 0x48, 0xc7, 0x42, {resume}",
             ".long 2f",
-            "mov [rdx + {rsp}], rsp",
-            keeps!("stmxcsr [rdx + {mxcsr}]"),
+            mxcsr!(
+                ["mov [rdx + {rsp}], rsp", "stmxcsr [rdx + {mxcsr}]"],
+                // A prefix that does nothing, and the same with a longer offset.
+                without: [".byte 0x3e, 0x48, 0x89, 0xa2", ".long {rsp}"]
+            ),
             resumes!("jmp [rax + {resume}]"),
             "2:",
-            resumed!("mov rsp, [rax + {rsp}]"),
-            keeps!("ldmxcsr [rax + {mxcsr}]"),
+            mxcsr!(
+                [resumed!("mov rsp, [rax + {rsp}]"), "ldmxcsr [rax + {mxcsr}]"],
+                without: [".byte 0x3e, 0x48, 0x8b, 0xa0", ".long {rsp}"]
+            ),
             "pop rbp",
             "pop rbx",
             resume = const offset_of!(Tcb, resume),

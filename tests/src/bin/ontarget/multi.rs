@@ -41,6 +41,25 @@ fn before_long() -> Instant {
     Instant::after(Nanos::from_secs(10))
 }
 
+unsafe extern "C" {
+    static __lock_table_start: u32;
+    static __lock_table_end: u32;
+}
+
+const LOCK_PREFIX: u8 = 0xf0;
+const DS_PREFIX: u8 = 0x3e;
+
+/// What stands where the image has noted a `lock` prefix.
+fn prefixes() -> impl Iterator<Item = u8> {
+    let (start, end) = (&raw const __lock_table_start, &raw const __lock_table_end);
+    let nr = (end as usize - start as usize) / size_of::<u32>();
+    // SAFETY: the linker script puts both symbols around the table.
+    let table = unsafe { core::slice::from_raw_parts(start, nr) };
+    let noted = table.iter().filter(|place| **place != 0);
+    // SAFETY: a byte of the text.
+    noted.map(|place| unsafe { (*place as *const u8).read_volatile() })
+}
+
 static ENDED: AtomicU32 = AtomicU32::new(0);
 
 /// Fills its stack a little, so that whoever still stands on it is found.
@@ -392,6 +411,15 @@ target_test! {
         let thread = spawn_on(1, |_| ENDED.store(takt_board::smp::start(3), Relaxed), 0)?;
         thread.join(before_long())?;
         check_eq!(ENDED.load(Relaxed), 2);
+        Ok(())
+    }
+
+    /// Instructions that have no `lock` prefix while one CPU runs have one before a second one begins.
+    fn prefixes_between_cpus(TwoCpus) {
+        check!(prefixes().count() > 20, "{} places", prefixes().count());
+        check!(prefixes().all(|prefix| prefix == DS_PREFIX));
+        two_cpus()?;
+        check!(prefixes().all(|prefix| prefix == LOCK_PREFIX));
         Ok(())
     }
 
