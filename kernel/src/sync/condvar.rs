@@ -171,8 +171,10 @@ impl Condvar {
         }
     }
 
+    /// What found them had a section of its own.
     #[inline(never)]
     fn wake_some_notified<K: Kind>(&self, section: Section<K>) -> Section<K> {
+        let section = section.narrow().reopen().lock_object(self.first());
         self.wake_all_but(section, |_| false)
     }
 
