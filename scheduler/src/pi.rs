@@ -64,7 +64,7 @@ pub enum PiError {
 /// A thread's priority has to change.
 #[must_use = "the chain is followed as if the change had been made"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Change<M> {
+pub struct Change {
     /// The thread.
     pub tid: ThreadId,
     /// The priority it is queued with.
@@ -73,9 +73,6 @@ pub struct Change<M> {
     pub to: Priority,
     /// Where among its new equals.
     pub placement: Placement,
-    /// The mutex in whose wait queue it stands; if none, it is in the run queue or wherever else
-    /// the kernel put it.
-    pub blocked_on: Option<M>,
 }
 
 /// The priority of a thread, given its own and the top waiters of the mutexes it holds.
@@ -213,7 +210,7 @@ impl Walk {
     /// go on. It can happen though a [`Check`] was made for each wait, because a chain may also
     /// grow at the end that was already checked.
     #[inline]
-    pub fn step<W: PiWorld>(&mut self, world: &W) -> Result<Option<Change<W::Mutex>>, PiError> {
+    pub fn step<W: PiWorld>(&mut self, world: &W) -> Result<Option<Change>, PiError> {
         let Some(tid) = self.next else {
             return Ok(None);
         };
@@ -237,7 +234,6 @@ impl Walk {
             } else {
                 Placement::Head
             },
-            blocked_on,
         }))
     }
 }
