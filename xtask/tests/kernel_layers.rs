@@ -3,6 +3,8 @@
 //! `cargo` does not check that within a crate. What a module imports is every path in it that begins with `crate`, `super`,
 //! `self` or the name of a module below it. What assembly calls by name is no import: a place calls the hook that a tracer
 //! provides, and so on.
+//!
+//! Nor has it more unsafe blocks than a limit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -229,6 +231,107 @@ fn the_kernels_modules_import_each_other_in_one_direction() {
             table.contains(&format!("`{name}`")) || table.contains(&format!("`{name}::")),
             "docs/KERNEL.md has no layer for `{name}`"
         );
+    }
+}
+
+/// How many unsafe blocks there may be without feature `tasks`, whatever macros make of them.
+const MAX_UNSAFE: usize = 250;
+
+/// Counts the unsafe blocks in tokens, but for what feature `tasks` alone has; gives those modules to `skipped`.
+fn unsafe_blocks(tokens: TokenStream, skipped: &mut BTreeSet<String>) -> usize {
+    let tokens: Vec<_> = tokens.into_iter().collect();
+    let (mut at, mut nr) = (0, 0);
+    while let Some(token) = tokens.get(at) {
+        if let TokenTree::Group(group) = token {
+            let is_attribute = is_punct(at.checked_sub(1).and_then(|at| tokens.get(at)), '#');
+            let text = group.stream().to_string();
+            if is_attribute
+                && text.starts_with("cfg")
+                && text.contains("feature = \"tasks\"")
+                && !text.contains("not")
+            {
+                at = behind_item(&tokens, at + 1, skipped);
+                continue;
+            }
+            let is_block = group.delimiter() == Delimiter::Brace;
+            nr += usize::from(is_block && is(tokens.get(at.wrapping_sub(1)), "unsafe"));
+            nr += unsafe_blocks(group.stream(), skipped);
+        }
+        at += 1;
+    }
+    nr
+}
+
+/// Where the item or the field ends that begins here.
+fn behind_item(tokens: &[TokenTree], begin: usize, skipped: &mut BTreeSet<String>) -> usize {
+    let mut has_generics = false;
+    for (at, token) in tokens.iter().enumerate().skip(begin) {
+        has_generics |= ["fn", "impl"].iter().any(|word| is(Some(token), word));
+        if is(Some(token), "mod")
+            && let Some(TokenTree::Ident(name)) = tokens.get(at + 1)
+        {
+            skipped.insert(name.to_string());
+        }
+        let is_body = matches!(token, TokenTree::Group(it) if it.delimiter() == Delimiter::Brace);
+        let is_end = is_punct(Some(token), ';') || is_punct(Some(token), ',') && !has_generics;
+        if is_body || is_end {
+            return at + 1;
+        }
+    }
+    tokens.len()
+}
+
+#[test]
+fn the_kernel_has_few_unsafe_blocks() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernel/src");
+    let mut sources = BTreeMap::new();
+    read(&folder, &Vec::new(), &mut sources);
+    let mut skipped = BTreeSet::new();
+    let counts: Vec<_> = sources
+        .iter()
+        .map(|(module, text)| {
+            (
+                module,
+                unsafe_blocks(text.parse().expect("Rust"), &mut skipped),
+            )
+        })
+        .collect();
+    let is_there = |module: &Module| !module.iter().any(|name| skipped.contains(name));
+    let nr: usize = counts
+        .iter()
+        .filter(|(module, _)| is_there(module))
+        .map(|(_, nr)| nr)
+        .sum();
+    assert!(
+        skipped.contains("task") && skipped.contains("ring3"),
+        "{skipped:?}"
+    );
+    assert!(nr <= MAX_UNSAFE, "{nr} unsafe blocks");
+    assert!(
+        nr > MAX_UNSAFE - 20,
+        "{nr} unsafe blocks: the limit is too high"
+    );
+}
+
+/// Where an unsafe block may hide, and what is none.
+#[test]
+fn every_unsafe_block_is_seen() {
+    let nr = |text: &str| unsafe_blocks(text.parse().expect("Rust"), &mut BTreeSet::new());
+    for text in [
+        "fn f() { unsafe { g() } }",
+        "macro_rules! m { () => { unsafe { g() } } }",
+        "unsafe fn f() { let x = h(unsafe { g() }); }",
+        "#[cfg(feature = \"tasks\")] fn f<A, B>(a: A, b: B) { unsafe { g() } } fn h() { unsafe { g() } }",
+        "struct S { #[cfg(feature = \"tasks\")] a: u8, b: [u8; unsafe { N }] }",
+    ] {
+        assert_eq!(nr(text), 1, "{text}");
+    }
+    for text in [
+        "/// unsafe { g() }\nunsafe fn f() {}",
+        "unsafe impl Sync for X {}",
+        "#[cfg(feature = \"tasks\")]\n// SAFETY: so.\nunsafe { g() };",
+    ] {
+        assert_eq!(nr(text), 0, "{text}");
     }
 }
 
