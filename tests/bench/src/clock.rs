@@ -62,6 +62,7 @@ impl Default for Mark {
 }
 
 /// Where a measurement that crosses threads begins.
+#[unsafe(export_name = "takt_bench_start")]
 pub static START: Mark = Mark::new();
 
 /// A result that is noted in one thread and reported in another.

@@ -10,8 +10,8 @@
 //! Beside it, or instead, it has the guest stand at an instruction until the host lets it go on: no time passes for the
 //! guest there.
 //!
-//! Arguments: `log=FILE`, what is written ([`mod@format`]), and `marks=ADDRESS+ADDRESS…`, in hexadecimal; besides `lines=on`, to
-//! count the cache lines of data that are touched from one mark to the next; `stand=ADDRESS`, `asked=PIPE`, which a byte is written to there, and `answered=PIPE`, which one is waited for from.
+//! Arguments: `log=FILE`, what is written ([`mod@format`]), and `marks=ADDRESS+ADDRESS…`, in hexadecimal; besides `lines=FROM-TO+FROM-TO…`,
+//! to count the cache lines of data that are touched from one mark to the next, but for accesses to these ranges; `stand=ADDRESS`, `asked=PIPE`, which a byte is written to there, and `answered=PIPE`, which one is waited for from.
 
 pub mod api;
 pub mod format;
@@ -20,6 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -35,8 +36,8 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 static CPU: AtomicU32 = AtomicU32::new(u32::MAX);
 static MARKS: OnceLock<HashMap<u64, u32>> = OnceLock::new();
 static LOG: Mutex<Option<Log>> = Mutex::new(None);
-/// The cache lines touched since the last mark, where they are counted.
-static LINES: OnceLock<Mutex<HashSet<u64>>> = OnceLock::new();
+/// The cache lines touched since the last mark, where they are counted, and the addresses that do not count.
+static LINES: OnceLock<(Mutex<HashSet<u64>>, Vec<Range<u64>>)> = OnceLock::new();
 /// Where the guest stands, and the pipes by which it is asked whether it may go on.
 static STAND: OnceLock<(u64, File, File)> = OnceLock::new();
 
@@ -97,7 +98,7 @@ extern "C" fn executed(cpu: c_uint, _: *mut c_void) {
 /// `index` is the mark's number, no pointer.
 extern "C" fn mark_executed(cpu: c_uint, index: *mut c_void) {
     let at = count(cpu);
-    if let Some(lines) = LINES.get() {
+    if let Some((lines, _)) = LINES.get() {
         let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
         add(Entry::Lines(lines.len() as u32), at);
         lines.clear();
@@ -107,7 +108,9 @@ extern "C" fn mark_executed(cpu: c_uint, index: *mut c_void) {
 
 /// A line is 64 bytes, as in every CPU that the guest may run on. No access that is counted lies in two.
 extern "C" fn accessed(_: c_uint, _: u32, address: u64, _: *mut c_void) {
-    if let Some(lines) = LINES.get() {
+    if let Some((lines, others)) = LINES.get()
+        && !others.iter().any(|range| range.contains(&address))
+    {
         let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.insert(address / 64);
     }
@@ -171,6 +174,13 @@ extern "C" fn ended(_: Id, _: *mut c_void) {
     *log() = None;
 }
 
+/// `FROM-TO`, in hexadecimal.
+fn range(text: &str) -> Option<Range<u64>> {
+    let (from, to) = text.split_once('-')?;
+    let address = |text| u64::from_str_radix(text, 16).ok();
+    Some(address(from)?..address(to)?)
+}
+
 /// Takes the arguments.
 fn set_up<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<(), String> {
     let (mut address, mut asked, mut answered) = (None, None, None);
@@ -195,8 +205,10 @@ fn set_up<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<(), String> {
                 // QEMU installs a plugin once.
                 let _ = MARKS.set(marks);
             }
-            Some(("lines", "on")) => {
-                let _ = LINES.set(Mutex::default());
+            Some(("lines", list)) => {
+                let others = list.split('+').map(range).collect::<Option<_>>();
+                let others = others.ok_or_else(|| format!("lines={list}: no ranges"))?;
+                let _ = LINES.set((Mutex::default(), others));
             }
             Some(("stand", text)) => {
                 let parsed = u64::from_str_radix(text, 16);

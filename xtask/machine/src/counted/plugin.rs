@@ -1,6 +1,7 @@
 //! [`Plugin`]: the plugin, built, and QEMU's arguments for it.
 
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -33,8 +34,8 @@ const AT_THRESHOLD: &str = "takt_timerlat::workload::threshold_hit";
 pub struct Plugin {
     library: PathBuf,
     marks: Option<String>,
-    /// It counts the cache lines that are touched between them.
-    lines: bool,
+    /// It counts the cache lines that are touched between them, but for these addresses.
+    lines: Option<String>,
     stand: Option<u64>,
 }
 
@@ -63,11 +64,16 @@ impl Plugin {
         })
     }
 
-    /// This plugin, which also counts the cache lines of data that are touched from one mark to the next.
+    /// This plugin, which also counts the cache lines of data that are touched from one mark to the next, but for accesses to these
+    /// addresses.
     #[must_use]
-    pub fn counting_lines(self) -> Self {
+    pub fn counting_lines(self, others: &[Range<u64>]) -> Self {
+        let others = others
+            .iter()
+            .map(|it| format!("{:x}-{:x}", it.start, it.end));
+        let others: Vec<_> = others.collect();
         Self {
-            lines: true,
+            lines: Some(format!(",lines={}", others.join("+"))),
             ..self
         }
     }
@@ -105,7 +111,7 @@ impl Plugin {
         Self {
             library: self.library,
             marks: self.marks.or(other.marks),
-            lines: self.lines || other.lines,
+            lines: self.lines.or(other.lines),
             stand: self.stand.or(other.stand),
         }
     }
@@ -133,9 +139,7 @@ impl Plugin {
         let mut plugin = escape(&self.library);
         if let Some(marks) = &self.marks {
             plugin += &format!(",log={},{marks}", escape(log));
-            if self.lines {
-                plugin += ",lines=on";
-            }
+            plugin.extend(self.lines.as_deref());
         }
         if let (Some(address), Some([asked, answered])) = (self.stand, pipes) {
             let (asked, answered) = (escape(asked), escape(answered));

@@ -1,4 +1,5 @@
-//! How many cache lines of data a switch touches: the image boots once more with its accesses to memory counted.
+//! How many cache lines of the kernel's data a switch touches: the image boots once more with its accesses to memory counted, but for
+//! those to stacks, and to where the benchmark notes the time.
 
 use std::io::{BufReader, Read};
 
@@ -12,11 +13,16 @@ use takt_machine::run::once::Folder;
 
 /// The row whose accesses are counted: from before one thread's yield to after the other's.
 const ROW: &str = "yield";
+/// Where the time is noted (`takt_bench::clock::START`).
+const NOTED: &str = "takt_bench_start";
 
 /// The lines that a yield to an equal touches; `rows` is what the image has said of itself.
 pub(super) fn of_yield(elf: &Elf, folder: &Folder, rows: &[(String, u64)]) -> Result<u64> {
     let marks = std::iter::once(elf.symbol(MARK)?).chain(stamps(elf)?);
-    let plugin = Plugin::with_marks(marks)?.counting_lines();
+    let noted = elf.symbol(NOTED)?;
+    let stacks = elf.symbol("__window_start")?..elf.symbol("__window_end")?;
+    let others = [noted..noted + 4, stacks];
+    let plugin = Plugin::with_marks(marks)?.counting_lines(&others);
     let path = folder.path("lines");
     folder.boot_counting(elf, |arguments| plugin.added_to(arguments, &path, None))?;
     let file =
