@@ -15,7 +15,7 @@ use core::arch::global_asm;
 use takt_kernel::config::IDLE_STACK_SIZE;
 use takt_kernel::fault::ExitCode;
 use takt_kernel::guarded_stack;
-use takt_kernel::machine::GUARD;
+use takt_kernel::thread::GUARD;
 
 guarded_stack! {
     /// The boot CPU's first stack; later that of its idle thread.

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::boot::Clocks;
-use takt_kernel::machine::{self, PortReadOnly};
+use takt_kernel::machine::{self, Port};
 use takt_kernel::time::{Instant, Nanos};
 use takt_timerlat::stats::FrequencySource;
 use takt_timerlat::stats::machine::Reference;
@@ -55,10 +55,10 @@ pub(crate) fn find(line: &CommandLine<'_>, tables: &Tables) -> (Clocks, Sources)
 /// One pass of `wait`, which says how long it lasted.
 fn against(wait: impl FnOnce() -> Nanos) -> Clocks {
     // SAFETY: the timer is started when its frequency is known.
-    unsafe { machine::start_counting() };
-    let (tsc_before, apic_before) = (Instant::now().cycles(), machine::counted());
+    let counted = unsafe { machine::start_counting() };
+    let (tsc_before, apic_before) = (Instant::now().cycles(), counted());
     let time = wait().get().max(1);
-    let (tsc_after, apic_after) = (Instant::now().cycles(), machine::counted());
+    let (tsc_after, apic_after) = (Instant::now().cycles(), counted());
     let hz = |counts: u64| (u128::from(counts) * 1_000_000_000 / u128::from(time)) as u64;
     Clocks {
         tsc_hz: hz(tsc_after - tsc_before),
@@ -88,7 +88,7 @@ fn measure(tables: &Tables) -> (Clocks, FrequencySource) {
     }
     if let Some(port) = tables.pm_timer {
         // SAFETY: ACPI names the port.
-        let read = || u64::from(unsafe { PortReadOnly::<u32>::new(port).read() } & 0xff_ffff);
+        let read = || u64::from(unsafe { Port::<u32>::new(port).read() } & 0xff_ffff);
         let clocks = against(|| {
             let start = read();
             loop {
@@ -123,7 +123,7 @@ pub(crate) fn mark(reference: &Reference, n: usize) {
         (Some(hpet), _) => (1, hpet.period_fs(), hpet.bits(), hpet.count()),
         // SAFETY: ACPI names the port.
         (None, Some(port)) => (2, 1_000_000_000_000_000 / PM_TIMER_HZ, 24, unsafe {
-            u64::from(PortReadOnly::<u32>::new(port).read() & 0xff_ffff)
+            u64::from(Port::<u32>::new(port).read() & 0xff_ffff)
         }),
         (None, None) => return,
     };

@@ -7,6 +7,7 @@ use core::ops::Range;
 
 use takt_scheduler::ThreadId;
 
+pub use crate::arch::paging::ImageTooLarge;
 use crate::arch::stop::Text;
 use crate::arch::{apic, descriptors, interrupts, jump_label, lock_prefix, paging, percpu};
 use crate::cpus::SMP;
@@ -77,11 +78,11 @@ pub unsafe fn early(idle_stack: usize) {
 /// Second step: the final page tables, the local APIC. `there` is what the memory map names: of memory below 3 GiB only that is mapped.
 ///
 /// # Errors
-/// [`paging::ImageTooLarge`].
+/// [`ImageTooLarge`].
 ///
 /// # Safety
 /// Once, on the boot CPU, after [`early`].
-pub unsafe fn memory(there: impl Iterator<Item = Range<u64>>) -> Result<(), paging::ImageTooLarge> {
+pub unsafe fn memory(there: impl Iterator<Item = Range<u64>>) -> Result<(), ImageTooLarge> {
     // SAFETY: the caller's duty.
     unsafe { paging::build(apic::physical_base(), there) }?;
     // SAFETY: the final tables are in force.
@@ -107,11 +108,11 @@ pub unsafe fn scheduling(clocks: Clocks) {
 /// # Safety
 /// Once, on the boot CPU, after [`scheduling`], on the stack whose top [`early`] was told.
 pub unsafe fn run() -> ! {
-    go_on_idle()
+    become_idle()
 }
 
 /// The boot context of a CPU becomes its idle thread.
-fn go_on_idle() -> ! {
+fn become_idle() -> ! {
     // The depth of one that the per-CPU block began with: from here on threads may run.
     percpu::preempt_dec(crate::switch::preempt_schedule);
     // SAFETY: everything stands.
@@ -165,7 +166,7 @@ pub unsafe fn secondary(cpu: usize, idle_stack: usize) -> ! {
     cpus::set_online();
     // Whoever has others halt may not have seen it online.
     cpus::halt_if_over();
-    go_on_idle()
+    become_idle()
 }
 
 /// The control block of a CPU's idle thread: the boot context counts as that from the start.

@@ -36,7 +36,7 @@ pub(crate) struct Fault<'a> {
 pub(crate) fn begin(cpu: &percpu::PerCpu, vector: Option<u64>) -> u32 {
     let nr = cpu.exception_begins();
     if nr == 1 && vector != Some(MACHINE_CHECK) {
-        machine::go_on_alone();
+        machine::halt_others();
     }
     nr
 }

@@ -33,7 +33,7 @@
 //! core::mem::forget(takt_kernel::machine::Text::take());
 //! ```
 //! ```compile_fail,E0133
-//! takt_kernel::machine::start_counting();
+//! let _ = takt_kernel::machine::start_counting();
 //! ```
 //! ```compile_fail,E0133
 //! takt_kernel::machine::set_tsc_hz(1);
@@ -74,16 +74,16 @@ use crate::lock;
 use crate::other_cpu;
 
 pub use crate::arch::apic::is_deadline_mode as is_timer_by_deadline;
-pub use crate::arch::descriptors::{GUARD, GuardedStack, StackMemory, for_each_guard, image_range};
+pub use crate::arch::descriptors::{for_each_guard, image_range};
 #[cfg(feature = "latency-tracers")]
 pub use crate::arch::divert::entry_of;
-pub use crate::arch::jump_label::{JUMP, JumpEntry, TEST, entries as jump_entries};
+pub use crate::arch::jump_label::places as branch_places;
 pub use crate::arch::marks;
-pub use crate::arch::paging::{ImageTooLarge, Window, find, map_devices, map_window, physical};
+pub use crate::arch::paging::{Window, find, map_devices, map_window, physical};
 pub use crate::arch::stop::Text;
 pub use crate::arch::tsc::{cpuid_hz as tsc_hz_by_cpuid, is_invariant as is_tsc_invariant};
 pub use crate::probe::ring::ModelSink;
-pub use x86_64::instructions::port::{Port, PortReadOnly};
+pub use x86_64::instructions::port::Port;
 
 /// How a run ended, as the host is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,7 +109,8 @@ pub trait Machine: Sync {
     fn idle(&self);
 }
 
-/// Does what other CPUs ask of this one, for who waits with interrupts off and would else keep them waiting, for itself perhaps.
+/// Does what other CPUs ask of this one, for who waits with interrupts off and would else keep them waiting, for itself perhaps. Says
+/// whether another CPU goes on: none does where there is one, or where this one ends the run or reports a fault.
 ///
 /// ```compile_fail,E0133
 /// takt_kernel::machine::serve_other_cpus();
@@ -118,17 +119,12 @@ pub trait Machine: Sync {
 /// # Safety
 /// Interrupts are off, and this is no NMI.
 #[inline(always)]
-pub unsafe fn serve_other_cpus() {
-    other_cpu::serve_while_waiting(CpuRef::this());
-}
-
-/// Whether no other CPU goes on, whatever it had: there is none, or this one ends the run or reports a fault.
-///
-/// # Context
-/// Any.
-#[must_use]
-pub fn is_alone() -> bool {
-    !is_smp!() || cpus::is_over()
+pub unsafe fn serve_other_cpus() -> bool {
+    let do_others_go_on = is_smp!() && !cpus::is_over();
+    if do_others_go_on {
+        other_cpu::serve_while_waiting(CpuRef::this());
+    }
+    do_others_go_on
 }
 
 static MACHINE: Once<&'static dyn Machine> = Once::new();
@@ -145,7 +141,7 @@ pub(crate) fn idle() {
 }
 
 /// Has all other CPUs halt for good. What this one then asks for may be what one of them had.
-pub(crate) fn go_on_alone() {
+pub(crate) fn halt_others() {
     if is_smp!() {
         cpus::halt_others();
         lock::free_all();
@@ -155,7 +151,7 @@ pub(crate) fn go_on_alone() {
 /// Ends the run, on all CPUs.
 pub fn exit(code: ExitCode) -> ! {
     interrupts::disable();
-    go_on_alone();
+    halt_others();
     if let Some(machine) = MACHINE.get() {
         machine.exit(code);
     }
@@ -165,7 +161,7 @@ pub fn exit(code: ExitCode) -> ! {
 /// Halts for good, as do all other CPUs.
 pub fn halt_forever() -> ! {
     interrupts::disable();
-    go_on_alone();
+    halt_others();
     interrupts::halt_forever()
 }
 
@@ -236,16 +232,12 @@ pub unsafe fn set_tsc_hz(hz: u64) {
     clock::set_tsc_hz(hz);
 }
 
-/// Starts the counter of this CPU's timer from its highest value, with its interrupt masked, for measuring its frequency.
+/// Starts the counter of this CPU's timer from its highest value, with its interrupt masked, for measuring its frequency. What it gives
+/// says what has been counted.
 ///
 /// # Safety
 /// Before [`boot::scheduling`](crate::boot::scheduling): no deadline comes any more.
-pub unsafe fn start_counting() {
+pub unsafe fn start_counting() -> impl Fn() -> u32 {
     apic::start_counting();
-}
-
-/// Counts of the timer since [`start_counting`].
-#[must_use]
-pub fn counted() -> u32 {
-    apic::counted()
+    apic::counted
 }

@@ -1,13 +1,14 @@
 //! The mutex without its data: ownership, waiting, transitive priority inheritance.
 //!
 //! The lock word holds the owner's handle; while no one waits, lock and unlock are a compare-and-swap each. The first
-//! waiter sets the contended bit and puts the mutex on the owner's list of contended mutexes, from which inheritance is
+//! waiter stands in the object beside the word, sets the contended bit and puts the mutex on the owner's list of contended mutexes, from which inheritance is
 //! computed. Unlocking a contended mutex hands it to the most important waiter. A handle comes back only after four
 //! million threads with the same id, so the word of a thread that has ended is no one else's.
 //!
 //! A thread that finds it locked announces its wait, then looks for deadlocks, lends its priority to one owner after the
 //! other and waits at last, with interrupts and preemption on in between. Meanwhile it may be given the mutex. Where the
-//! owner is ready and the wait has no time-out, lending and waiting are one section ([`pi::lend_and_wait`]).
+//! owner is ready and the wait has no time-out, lending and waiting are one section ([`pi::lend_and_wait`]). Announcing has one of
+//! its own: all three would be more than the 100 instructions that a section may have.
 //!
 //! Trace points: `mutex_contended` when a thread has to wait, with the owner and the priority it inherits;
 //! `prio_change` for each boost and its end; `mutex_acquired` when the waiter has it.

@@ -19,6 +19,7 @@ mod ids;
 mod join;
 mod yields;
 
+pub use crate::arch::descriptors::{GUARD, GuardedStack, StackMemory};
 pub use create::Builder;
 pub use exit::exit;
 pub use handle::{Policy, Thread, current};

@@ -96,7 +96,7 @@ impl<const SIZE: usize> Stack<SIZE> {
 pub struct Registration {
     /// The first [`GuardedStack`]: its guard.
     stacks: *const u8,
-    /// The first [`StackMemory`](crate::machine::StackMemory).
+    /// The first [`StackMemory`].
     memory: *const u8,
     /// Bytes of each.
     size: u32,
@@ -171,8 +171,8 @@ macro_rules! thread_stack {
 macro_rules! register_stacks {
     ($stacks:expr, $size:expr, $nr:expr) => {
         const _: () = {
-            static MEMORY: [$crate::machine::StackMemory<{ $size }>; $nr] =
-                [const { $crate::machine::StackMemory::new() }; $nr];
+            static MEMORY: [$crate::thread::StackMemory<{ $size }>; $nr] =
+                [const { $crate::thread::StackMemory::new() }; $nr];
             #[used]
             #[unsafe(link_section = ".takt.stacks")]
             static REGISTRATION: $crate::thread::Registration = {
@@ -227,12 +227,12 @@ macro_rules! guarded_stack {
     ($(#[$meta:meta])* static $name:ident, $memory:ident : $size:expr) => {
         $(#[$meta])*
         #[unsafe(link_section = ".bss.takt.window")]
-        static $name: $crate::machine::GuardedStack<{ $size }> =
+        static $name: $crate::thread::GuardedStack<{ $size }> =
             // SAFETY: registered below.
-            unsafe { $crate::machine::GuardedStack::new() };
+            unsafe { $crate::thread::GuardedStack::new() };
         $(#[$meta])*
-        static $memory: $crate::machine::StackMemory<{ $size }> =
-            $crate::machine::StackMemory::new();
+        static $memory: $crate::thread::StackMemory<{ $size }> =
+            $crate::thread::StackMemory::new();
         const _: () = {
             #[used]
             #[unsafe(link_section = ".takt.stacks")]

@@ -36,8 +36,10 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 static CPU: AtomicU32 = AtomicU32::new(u32::MAX);
 static MARKS: OnceLock<HashMap<u64, u32>> = OnceLock::new();
 static LOG: Mutex<Option<Log>> = Mutex::new(None);
-/// The cache lines touched since the last mark, where they are counted, and the addresses that do not count.
-static LINES: OnceLock<(Mutex<HashSet<u64>>, Vec<Range<u64>>)> = OnceLock::new();
+/// The cache lines touched since the last mark, where they are counted.
+static LINES: OnceLock<Mutex<HashSet<u64>>> = OnceLock::new();
+/// The addresses that do not count.
+static OTHERS: OnceLock<Vec<Range<u64>>> = OnceLock::new();
 /// Where the guest stands, and the pipes by which it is asked whether it may go on.
 static STAND: OnceLock<(u64, File, File)> = OnceLock::new();
 
@@ -98,7 +100,7 @@ extern "C" fn executed(cpu: c_uint, _: *mut c_void) {
 /// `index` is the mark's number, no pointer.
 extern "C" fn mark_executed(cpu: c_uint, index: *mut c_void) {
     let at = count(cpu);
-    if let Some((lines, _)) = LINES.get() {
+    if let Some(lines) = LINES.get() {
         let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
         add(Entry::Lines(lines.len() as u32), at);
         lines.clear();
@@ -108,8 +110,9 @@ extern "C" fn mark_executed(cpu: c_uint, index: *mut c_void) {
 
 /// A line is 64 bytes, as in every CPU that the guest may run on. No access that is counted lies in two.
 extern "C" fn accessed(_: c_uint, _: u32, address: u64, _: *mut c_void) {
-    if let Some((lines, others)) = LINES.get()
-        && !others.iter().any(|range| range.contains(&address))
+    let mut others = OTHERS.get().into_iter().flatten();
+    if let Some(lines) = LINES.get()
+        && !others.any(|range| range.contains(&address))
     {
         let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.insert(address / 64);
@@ -208,7 +211,8 @@ fn set_up<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<(), String> {
             Some(("lines", list)) => {
                 let others = list.split('+').map(range).collect::<Option<_>>();
                 let others = others.ok_or_else(|| format!("lines={list}: no ranges"))?;
-                let _ = LINES.set((Mutex::default(), others));
+                let _ = OTHERS.set(others);
+                let _ = LINES.set(Mutex::default());
             }
             Some(("stand", text)) => {
                 let parsed = u64::from_str_radix(text, 16);

@@ -14,18 +14,18 @@ use takt_tracer::event::Symbol;
 use crate::compact::{between, opaque};
 
 /// The first byte of a jump.
-pub const JUMP: u8 = 0xe9;
+pub(crate) const JUMP: u8 = 0xe9;
 /// The first byte of `test eax, imm32`.
-pub const TEST: u8 = 0xa9;
+pub(crate) const TEST: u8 = 0xa9;
 
 /// One use of a key.
 #[repr(C, packed(2))]
 #[derive(Clone, Copy)]
-pub struct JumpEntry {
+struct JumpEntry {
     /// Address of the five bytes of code.
-    pub code: u32,
+    code: u32,
     /// Address of the key.
-    pub key: u16,
+    key: u16,
 }
 
 /// A key by its symbol, whose address is what [`set`] and [`is_on`] go by; an event's id is one.
@@ -108,12 +108,13 @@ macro_rules! key_branch {
     };
 }
 
-/// All uses of all keys.
-pub fn entries() -> &'static [JumpEntry] {
+/// All uses of all keys: the key's address, and that of the five bytes of code.
+pub fn places() -> impl Iterator<Item = (u16, u32)> {
     let start = &raw const __jump_table_start;
     let end = &raw const __jump_table_end;
     // SAFETY: the linker script puts both symbols around the table.
-    unsafe { between(start, end) }
+    let entries: &[JumpEntry] = unsafe { between(start, end) };
+    entries.iter().map(|entry| (entry.key, entry.code))
 }
 
 /// How many keys are on, and how many threads or counters want to know of each switch. While it is not 0 messages do not go

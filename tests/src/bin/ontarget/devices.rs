@@ -5,7 +5,7 @@ use embedded_hal::digital::{OutputPin, StatefulOutputPin};
 use embedded_io::{Read, ReadReady, Write, WriteReady};
 use takt_board::parallel::Pin;
 use takt_board::serial::Serial;
-use takt_kernel::machine::{Port, PortReadOnly};
+use takt_kernel::machine::Port;
 use takt_kernel::preempt;
 use takt_kernel::time::{Cycles, Delay, Expiry, Instant, Timer};
 use takt_tests::harness::Failure;
@@ -35,7 +35,7 @@ fn pulse<P: OutputPin>(pin: &mut P) -> Result<(), P::Error> {
 /// What the parallel port's data register holds.
 fn data_register() -> u8 {
     // SAFETY: reading back what was written has no effect.
-    unsafe { PortReadOnly::<u8>::new(0x378).read() }
+    unsafe { Port::<u8>::new(0x378).read() }
 }
 
 target_test! {

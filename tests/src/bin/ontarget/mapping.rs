@@ -96,7 +96,7 @@ target_test! {
         let (mut nr, mut wrong) = (0, None);
         let mut look = |guard: usize| {
             nr += 1;
-            let (begin, end) = (guard as u64, (guard + machine::GUARD) as u64);
+            let (begin, end) = (guard as u64, (guard + thread::GUARD) as u64);
             if (begin..end).step_by(4096).any(is_mapped) || !is_mapped(end) {
                 wrong = Some(guard);
             }

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use takt_kernel::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
 use takt_kernel::irq::{self, Nmi};
-use takt_kernel::machine::{self, JumpEntry};
+use takt_kernel::machine;
 use takt_kernel::sync::Semaphore;
 use takt_kernel::thread::Builder;
 use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer};
@@ -155,24 +155,23 @@ fn emit_all(numbers: core::ops::Range<u32>) {
     numbers.for_each(emit);
 }
 
-/// The code of every place where the event is emitted.
-fn code_of(id: u32) -> impl Iterator<Item = (&'static JumpEntry, [u8; 5])> {
-    machine::jump_entries()
-        .iter()
-        .filter(move |entry| u32::from(entry.key) == id)
-        .map(|entry| {
-            // SAFETY: the entry names five bytes of the kernel's text.
-            (entry, unsafe {
-                (entry.code as *const [u8; 5]).read_volatile()
-            })
-        })
+/// A static branch begins with the code of `test eax, imm32` or of a jump.
+const TEST: u8 = 0xa9;
+const JUMP: u8 = 0xe9;
+
+/// The first byte of every place where the event is emitted.
+fn code_of(id: u32) -> impl Iterator<Item = u8> {
+    machine::branch_places()
+        .filter(move |(key, _)| u32::from(*key) == id)
+        // SAFETY: a byte of the kernel's text.
+        .map(|(_, code)| unsafe { (code as *const u8).read_volatile() })
 }
 
 /// A sum of how all places of keys stand.
 fn first_bytes() -> u64 {
-    machine::jump_entries().iter().fold(0, |sum: u64, entry| {
-        // SAFETY: the entry names five bytes of the kernel's text.
-        let byte = unsafe { (entry.code as *const u8).read_volatile() };
+    machine::branch_places().fold(0, |sum: u64, (_, code)| {
+        // SAFETY: a byte of the kernel's text.
+        let byte = unsafe { (code as *const u8).read_volatile() };
         sum.wrapping_mul(31).wrapping_add(byte.into())
     })
 }
@@ -236,21 +235,20 @@ target_test! {
     /// A trace point is an instruction without effect while its event is off, a jump while it is on, and the instruction
     /// again.
     fn static_keys_change_the_code(Shared) {
-        let is_off = |code: [u8; 5]| code[0] == machine::TEST;
         end();
         let id = by_thread::Event::id().number();
         check_eq!(code_of(id).count(), 1);
-        check!(code_of(id).all(|(_, code)| is_off(code)));
+        check!(code_of(id).all(|code| code == TEST));
         trace::tracing_on();
         let before = trace::counters_of(0).entries;
         emit(1);
         check_eq!(trace::counters_of(0).entries - before, 0);
         check_eq!(trace::enable(id, true)?, 1);
-        check!(code_of(id).all(|(_, code)| code[0] == machine::JUMP));
+        check!(code_of(id).all(|code| code == JUMP));
         emit(2);
         check_eq!(trace::counters_of(0).entries - before, 1);
         check_eq!(trace::enable(id, false)?, 1);
-        check!(code_of(id).all(|(_, code)| is_off(code)));
+        check!(code_of(id).all(|code| code == TEST));
         emit(3);
         check_eq!(trace::counters_of(0).entries - before, 1);
         check_eq!(trace::enable(0xfff1, true)?, 0);
