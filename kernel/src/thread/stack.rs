@@ -220,7 +220,7 @@ pub(crate) fn map_stacks(map: &mut impl FnMut(usize, usize, usize)) {
     }
 }
 
-/// Declares a static stack without a thread, a [`GuardedStack`](crate::machine::GuardedStack), and its memory, by the name
+/// Declares a static stack without a thread, a [`GuardedStack`], and its memory, by the name
 /// behind it: what has no page tables yet runs on that.
 #[macro_export]
 macro_rules! guarded_stack {
