@@ -31,15 +31,18 @@ fn recurs(_: usize, _: usize) {
 
 fn nothing(_: usize, _: usize) {}
 
+#[inline(never)]
 fn of(functions: &[usize]) -> Filter {
     Filter::of_addresses(functions)
 }
 
+#[inline(never)]
 fn counts() -> (u32, u32) {
     (CALLS[0].swap(0, Relaxed), CALLS[1].swap(0, Relaxed))
 }
 
 /// Registers one of the hooks of this module.
+#[inline(never)]
 fn register(hook: Hook, filter: &Filter) -> Result<HookId, Error> {
     // SAFETY: all of them change atomics of this module's and nothing else.
     unsafe { register_function_hook(hook, filter) }

@@ -69,6 +69,7 @@ fn ticks(_: usize, _: Expiry) {
     TICKS.fetch_add(1, Relaxed);
 }
 
+#[inline(never)]
 fn spawn(slot: usize, cpu: usize, entry: fn(usize)) -> Result<Thread, Error> {
     Builder::new("busy", PRIORITY - 1)?
         .cpu(cpu)

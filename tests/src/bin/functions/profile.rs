@@ -39,6 +39,7 @@ fn sleeps(us: u32) -> u32 {
     u32::from(time::sleep(Nanos::new(u64::from(us) * 1000)).is_ok())
 }
 
+#[inline(never)]
 fn begin(functions: &[fn(u32) -> u32]) -> Result<(), Error> {
     set_profile(false)?;
     let ids = functions
@@ -48,6 +49,7 @@ fn begin(functions: &[fn(u32) -> u32]) -> Result<(), Error> {
     set_profile(true)
 }
 
+#[inline(never)]
 fn end() -> Result<(), Failure> {
     set_profile(false)?;
     function::set_filter(&Filter::ALL)?;
@@ -55,6 +57,7 @@ fn end() -> Result<(), Failure> {
     Ok(())
 }
 
+#[inline(never)]
 fn of(function: fn(u32) -> u32) -> View {
     function::id_of(address(function)).map_or_else(View::default, |id| profile_of(0, id))
 }
