@@ -146,7 +146,7 @@ fn halt() -> ! {
     interrupts::halt_forever()
 }
 
-/// The same in an NMI, where something is half changed if this CPU has a lock.
+/// As [`halt_if_over`], where something is half changed if this CPU has a lock.
 ///
 /// # Context
 /// NMI.

@@ -1,9 +1,9 @@
 //! The mutex without its data: ownership, waiting, transitive priority inheritance.
 //!
 //! The lock word holds the owner's handle; while no one waits, lock and unlock are a compare-and-swap each. The first
-//! waiter stands in the object beside the word, sets the contended bit and puts the mutex on the owner's list of contended mutexes, from which inheritance is
-//! computed. Unlocking a contended mutex hands it to the most important waiter. A handle comes back only after four
-//! million threads with the same id, so the word of a thread that has ended is no one else's.
+//! waiter stands in the object beside the word, sets the contended bit and puts the mutex on the owner's list of contended
+//! mutexes, from which inheritance is computed. Unlocking a contended mutex hands it to the most important waiter. A handle
+//! comes back only after four million threads with the same id, so the word of a thread that has ended is no one else's.
 //!
 //! A thread that finds it locked announces its wait, then looks for deadlocks, lends its priority to one owner after the
 //! other and waits at last, with interrupts and preemption on in between. Meanwhile it may be given the mutex. Where the

@@ -220,8 +220,8 @@ pub(crate) fn map_stacks(map: &mut impl FnMut(usize, usize, usize)) {
     }
 }
 
-/// Declares a static stack without a thread, a [`GuardedStack`], and its memory, by the name
-/// behind it: what has no page tables yet runs on that.
+/// Declares a static stack without a thread, a [`GuardedStack`], and its memory, by the name behind it: what has no page tables yet
+/// runs on that.
 #[macro_export]
 macro_rules! guarded_stack {
     ($(#[$meta:meta])* static $name:ident, $memory:ident : $size:expr) => {

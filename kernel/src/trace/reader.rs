@@ -50,7 +50,8 @@ impl Copied {
 /// If `cpu` is not below [`MAX_CPUS`](crate::config::MAX_CPUS).
 ///
 /// # Context
-/// Threads; one at a time for each CPU, and the image's capture is one: of two, both get what is there, and its records count twice as read.
+/// Threads; one at a time for each CPU, and the image's capture is one. Of two, both get what is there, and its records count
+/// twice as read.
 pub fn copy_full(cpu: usize, to: &mut SubBuffer) -> Option<Copied> {
     let ring = RingOf::new(cpu);
     loop {

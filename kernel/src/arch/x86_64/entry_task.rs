@@ -49,8 +49,8 @@ global_asm!(
     "pop rsp",
     "sysretq",
     ".endm",
-    // The space in rcx has in the CPU what it keeps besides its tables, and whose that was has that kept. What a task has in the selectors of
-    // data is not kept: loading one clears its base, so the bases come behind. Changes rsi; r8 is zero then.
+    // The space in rcx has in the CPU what it keeps besides its tables, and whose that was has that kept. What a task has in the
+    // selectors of data is not kept: loading one clears its base, so the bases come behind. Changes rsi; r8 is zero then.
     ".macro TAKT_SPACE_LIVE",
     "mov rsi, gs:[{LIVE}]",
     "test rsi, rsi",

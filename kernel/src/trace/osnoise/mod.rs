@@ -51,8 +51,8 @@ const ALL_OPTIONS: u64 = Flag::Workload.bit()
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] for what is out of range: a runtime longer than the period or than [`LONGEST_RUNTIME`], a period of
-/// `timerlat` that is not 100 µs to 1 s, no CPU that there may be, an option that there is not. Those of starting threads: the parameter is as it
-/// was then, and the tracer is `nop`.
+/// `timerlat` that is not 100 µs to 1 s, no CPU that there may be, an option that there is not. Those of starting threads: the
+/// parameter is as it was then, and the tracer is `nop`.
 ///
 /// # Context
 /// Threads, one at a time.

@@ -1,14 +1,14 @@
 //! The order of calls. Whoever calls waits for the reply, so calls in a circle can wait for each other for ever. Where each goes to a more
-//! important task there is no circle. What the manifest says to be `unordered` is left to the kernel, which refuses the call that would close one.
+//! important task there is no circle. What the manifest says to be `unordered` is left to the kernel, which refuses the call that would
+//! close one.
 
 use std::collections::HashMap;
 
 use anyhow::{Result, bail};
 
-use super::{Right, Task};
+use takt_scheduler::pi::MAX_CHAIN;
 
-/// The most that may wait for each other behind one that calls, as the kernel has it: what they inherit goes no further.
-const MAX_CHAIN: usize = 16;
+use super::{Right, Task};
 
 /// Whom a task calls in order, by their names.
 fn called(task: &Task) -> impl Iterator<Item = &str> {
