@@ -130,7 +130,12 @@ impl<const N: usize> TimerQueue<N> {
         debug_assert!(id.raw() != 0, "timer 0 needs no steps");
         debug_assert!(deadline != u64::MAX, "never is no deadline");
         if self.list.is_to_begin(&insertion.place) {
-            self.list.look_up(deadline, &mut insertion.place);
+            if self.is_first(id) || self.is_later(id) {
+                core::hint::cold_path();
+                insertion.was_first |= self.cancel(id) == Cancelled::Earliest;
+            } else {
+                self.list.look_up(deadline, &mut insertion.place);
+            }
             return None;
         }
         if !self.list.seek(deadline, &mut insertion.place) {
@@ -142,13 +147,21 @@ impl<const N: usize> TimerQueue<N> {
             return Some(insertion.result(Inserted::Earliest));
         }
         if self.first.is(id) || self.is_later(id) {
+            // Somebody else has armed it meanwhile.
             core::hint::cold_path();
-            self.begin_move(id, insertion);
+            insertion.place = Place::START;
             return None;
         }
         if deadline < self.list.earliest() {
+            let last = &mut self.next[2];
+            if !last.is_vacant() {
+                core::hint::cold_path();
+                self.list.insert_first(last.id(), last.deadline);
+                *last = Entry::VACANT;
+                return None;
+            }
             self.nr_others += 1;
-            return Some(insertion.result(self.put_in_front(Entry::new(id, deadline))));
+            return Some(insertion.result(self.put_where_room_is(Entry::new(id, deadline))));
         }
         self.nr_others += 1;
         self.list.insert(id, deadline, &insertion.place);
@@ -172,16 +185,23 @@ impl<const N: usize> TimerQueue<N> {
     /// Puts a timer among those in front, before all in the list.
     #[inline(always)]
     const fn put_in_front(&mut self, entry: Entry) -> Inserted {
-        let [a, b, c] = self.next;
-        let deadline = entry.deadline;
-        if !c.is_vacant() {
+        let last = self.next[2];
+        if !last.is_vacant() {
             core::hint::cold_path();
-            if deadline >= c.deadline {
-                self.list.insert_first(entry.id(), deadline);
+            if entry.deadline >= last.deadline {
+                self.list.insert_first(entry.id(), entry.deadline);
                 return Inserted::Later;
             }
-            self.list.insert_first(c.id(), c.deadline);
+            self.list.insert_first(last.id(), last.deadline);
         }
+        self.put_where_room_is(entry)
+    }
+
+    /// The same where the last place in front is free, or what stood there is in the list by now.
+    #[inline(always)]
+    const fn put_where_room_is(&mut self, entry: Entry) -> Inserted {
+        let [a, b, _] = self.next;
+        let deadline = entry.deadline;
         if deadline >= b.deadline {
             self.next[2] = entry;
             return Inserted::Later;
