@@ -25,6 +25,7 @@ use crate::arch::percpu::CpuRef;
 use crate::arch::{apic, tsc};
 use crate::config::{MAX_THREADS, MAX_TIMERS};
 use crate::lock::{self, NR_LOCKS};
+use crate::preempt::PreemptGuard;
 use crate::section::{self, Any, Kernel, Kind, Scheduled, Section};
 use crate::thread_set::ThreadSet;
 use crate::timers;
@@ -179,6 +180,17 @@ static WALKS: ThreadSet = ThreadSet::new();
 pub(crate) fn walk_on(tid: ThreadId) {
     WALKS.insert(tid);
     arm(section::own());
+}
+
+/// The same for who has disabled preemption, so that nobody else comes in front: it is enabled again inside the section, and
+/// the timer's interrupt switches to whoever is due.
+#[cold]
+#[inline(never)]
+pub(crate) fn walk_on_and_enable(tid: ThreadId, guard: PreemptGuard) {
+    WALKS.insert(tid);
+    let section = section::own();
+    drop(guard);
+    arm(section);
 }
 
 /// Whether an interrupt is pending, or a timer due.

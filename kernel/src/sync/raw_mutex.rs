@@ -206,9 +206,8 @@ impl RawMutex {
         }
         section.leave_quietly();
         if let Some(owner) = owner {
-            deferred::walk_on(owner);
+            deferred::walk_on_and_enable(owner, guard);
         }
-        drop(guard);
         waits
     }
 
