@@ -14,6 +14,8 @@ pub struct Named {
     pub about: &'static str,
     /// It has no end of its own: the stretch is as long as the window.
     pub is_load: bool,
+    /// It has round-robin threads, and each switch counts their times.
+    pub counts_at_switches: bool,
 }
 
 const fn primitive(name: &'static str, about: &'static str) -> Named {
@@ -21,6 +23,7 @@ const fn primitive(name: &'static str, about: &'static str) -> Named {
         name,
         about,
         is_load: false,
+        counts_at_switches: false,
     }
 }
 
@@ -29,6 +32,7 @@ const fn load(name: &'static str, about: &'static str) -> Named {
         name,
         about,
         is_load: true,
+        counts_at_switches: false,
     }
 }
 
@@ -69,6 +73,10 @@ pub const WORKLOADS: &[Named] = &[
         "arm where no other of them is near, and cancel",
     ),
     primitive(
+        "timer-rearm",
+        "arm anew what is armed, sooner and later than 64 others",
+    ),
+    primitive(
         "timers-at-once",
         "16 timers expire at the same time, each wakes a thread",
     ),
@@ -92,6 +100,40 @@ pub const WORKLOADS: &[Named] = &[
         "suspend-contended",
         "resume a more important thread, which suspends itself",
     ),
+    Named {
+        counts_at_switches: true,
+        ..primitive(
+            "round-robin",
+            "yield to an equal thread and back, sleep and yield, each of the two with a quantum",
+        )
+    },
+    primitive(
+        "timeout-race",
+        "give what a more important thread waits for, at about the time at which its wait times out",
+    ),
+    primitive(
+        "waiter-suspended",
+        "suspend a more important thread that waits, give, resume it",
+    ),
+    primitive(
+        "waiter-moved",
+        "set the priority of a thread that waits in a chain of four owners, up and down again",
+    ),
+    primitive("circle", "lock what would close a circle of four owners"),
+    primitive("errors", "calls that fail at once"),
+    primitive(
+        "semaphore-contended-low",
+        "as semaphore-contended, with priorities below 36",
+    ),
+    primitive(
+        "semaphore-timeout-low",
+        "as semaphore-timeout, with priorities below 36",
+    ),
+    primitive(
+        "mutex-chain-low",
+        "as mutex-chain, with priorities below 36",
+    ),
+    primitive("thread-low", "as thread, with priorities below 36"),
     primitive("trace", "record two events"),
     primitive(
         "trace-slow",

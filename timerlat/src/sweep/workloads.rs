@@ -3,11 +3,12 @@
 //! Each is a function that runs it once; the threads that it needs stand ready before it begins and stand there again
 //! after it has ended.
 
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use takt_kernel::machine::marks;
 use takt_kernel::sync::{Condvar, EventFlags, Mode, Mutex, Queue, Semaphore};
-use takt_kernel::thread::{self, Builder, Thread};
-use takt_kernel::time::{Expiry, Instant, Nanos, Timer, sleep};
+use takt_kernel::thread::{self, Builder, Policy, Thread};
+use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer, sleep};
 use takt_kernel::{Error, thread_stack, trace, yield_now};
 
 use super::driver::repeat;
@@ -16,6 +17,10 @@ use super::driver::repeat;
 const MAIN: u8 = 50;
 const LOW: u8 = 40;
 const HIGH: u8 = 60;
+
+/// What workloads whose names end in `-low` take off all of these: the run queue has a second word for priorities below 36.
+const DOWN: u8 = 28;
+static TAKEN_OFF: AtomicU8 = AtomicU8::new(0);
 
 /// The measured thread is above all that a workload starts.
 pub(super) const LEAST_PRIORITY: u8 = HIGH + 10;
@@ -42,7 +47,11 @@ thread_stack!(static STACKS: [STACK_SIZE; AT_ONCE + 1]);
 const OWN_STACK: usize = AT_ONCE;
 
 fn spawn(slot: usize, priority: u8, entry: fn(usize)) -> Result<Thread, Error> {
-    Builder::new("subject", priority)?.spawn(&STACKS[slot], entry, slot)
+    builder(priority)?.spawn(&STACKS[slot], entry, slot)
+}
+
+fn builder(priority: u8) -> Result<Builder, Error> {
+    Builder::new("subject", priority - TAKEN_OFF.load(Relaxed))
 }
 
 pub(super) fn settle() {
@@ -55,7 +64,12 @@ fn ignore<T, E>(_: Result<T, E>) {}
 
 /// Sweeps the workload of this name.
 pub(super) fn sweep(name: &str) -> Result<(), Error> {
-    thread::current().set_priority(MAIN)?;
+    let (name, taken_off) = match name.strip_suffix("-low") {
+        Some(name) => (name, DOWN),
+        None => (name, 0),
+    };
+    TAKEN_OFF.store(taken_off, Relaxed);
+    thread::current().set_priority(MAIN - taken_off)?;
     match name {
         "semaphore" => simple(|| {
             ignore(THERE.give());
@@ -100,6 +114,7 @@ pub(super) fn sweep(name: &str) -> Result<(), Error> {
                 timer.cancel();
             });
         }
+        "timer-rearm" => rearm()?,
         "timers-at-once" => timers_at_once()?,
         "sleep" => simple(|| ignore(sleep(Nanos::from_micros(1)))),
         "thread" => simple(|| create_and_join(LOW)),
@@ -143,6 +158,19 @@ pub(super) fn sweep(name: &str) -> Result<(), Error> {
             let thread = spawn(0, HIGH, |_| while thread::current().suspend().is_ok() {})?;
             simple(|| ignore(thread.resume()));
         }
+        "round-robin" => round_robin()?,
+        "timeout-race" => timeout_race()?,
+        "waiter-suspended" => {
+            let waiter = spawn(0, HIGH, |_| while THERE.take().is_ok() {})?;
+            simple(|| {
+                ignore(waiter.suspend());
+                ignore(THERE.give());
+                ignore(waiter.resume());
+            });
+        }
+        "waiter-moved" => waiter_moved()?,
+        "circle" => circle()?,
+        "errors" => errors()?,
         "trace" => {
             fill();
             // Its first record opens a sub-buffer, which is a stretch of its own.
@@ -199,6 +227,119 @@ fn chain(length: usize) -> Result<(), Error> {
     Ok(())
 }
 
+/// The owners of [`chain`] from this one on, which stay. Gives the last.
+fn standing_chain(first: usize) -> Result<Thread, Error> {
+    let mut last = thread::current();
+    for (slot, go) in GO.iter().enumerate().skip(first) {
+        last = spawn(slot, LOW + slot as u8, owner)?;
+        go.give()?;
+        settle();
+    }
+    Ok(last)
+}
+
+fn waiter_moved() -> Result<(), Error> {
+    let last = standing_chain(0)?;
+    simple(|| {
+        ignore(last.set_priority(MAIN - 1));
+        ignore(last.set_priority(LOW));
+    });
+    Ok(())
+}
+
+/// What the last owner of [`standing_chain`] has waits for what the first one has, which waits for this thread's.
+fn circle() -> Result<(), Error> {
+    static OWN: Mutex<u32> = Mutex::new(0);
+    let own = OWN.lock()?;
+    spawn(CHAIN, LOW - 1, |_| {
+        let first = MUTEXES[0].lock();
+        drop(OWN.lock());
+        drop(first);
+    })?;
+    settle();
+    standing_chain(1)?;
+    simple(|| drop(MUTEXES[CHAIN - 1].lock()));
+    drop(own);
+    Ok(())
+}
+
+fn errors() -> Result<(), Error> {
+    let own = MUTEXES[0].lock()?;
+    let gone = spawn(OWN_STACK, HIGH, |_| {})?;
+    gone.join(Instant::NEVER)?;
+    let me = thread::current();
+    simple(|| {
+        ignore(THERE.try_take());
+        ignore(THERE.take_until(Instant::ZERO));
+        ignore(QUEUE.try_receive());
+        ignore(QUEUE.receive_until(Instant::ZERO));
+        ignore(FLAGS.try_wait(1, Mode::AllClear));
+        ignore(FLAGS.wait(1, Mode::AllClear, Instant::ZERO));
+        drop(MUTEXES[0].lock());
+        ignore(me.join(Instant::NEVER));
+        ignore(gone.resume());
+        ignore(gone.set_priority(LOW));
+        ignore(gone.unpark());
+        ignore(thread::park(Instant::ZERO));
+    });
+    drop(own);
+    Ok(())
+}
+
+/// Later than any time for which the measured timer is armed, so that it finds the same place in the queue each time.
+const QUANTUM: Nanos = Nanos::from_secs(2);
+
+fn round_robin() -> Result<(), Error> {
+    const POLICY: Policy = Policy::RoundRobin(QUANTUM);
+    let equal = |_| {
+        loop {
+            yield_now();
+        }
+    };
+    builder(MAIN)?.policy(POLICY).spawn(&STACKS[0], equal, 0)?;
+    let subject = |_| {
+        repeat(
+            Nanos::ZERO,
+            |_| yield_now(),
+            || {
+                yield_now();
+                drop(MUTEXES[0].lock());
+                ignore(sleep(Nanos::from_micros(1)));
+                yield_now();
+            },
+        );
+    };
+    let subject = builder(MAIN)?
+        .policy(POLICY)
+        .spawn(&STACKS[1], subject, 0)?;
+    subject.join(Instant::NEVER)?;
+    Ok(())
+}
+
+/// From the beginning of [`timeout_race`] to the time-out: within the section of the `give`.
+const RACE: Cycles = Cycles::new(40);
+
+fn timeout_race() -> Result<(), Error> {
+    static UNTIL: AtomicU64 = AtomicU64::new(0);
+    spawn(0, HIGH, |_| {
+        while RELEASE.take().is_ok() {
+            ignore(THERE.take_until(Instant::from_cycles(UNTIL.load(Relaxed))));
+        }
+    })?;
+    let prepare = |begin| {
+        ignore(THERE.try_take());
+        let until = Instant::from_cycles(begin + marks::BEGIN_LEN) + RACE;
+        UNTIL.store(until.cycles(), Relaxed);
+        ignore(RELEASE.give());
+    };
+    repeat(SETTLE, prepare, || {
+        ignore(THERE.give());
+        ignore(THERE.try_take());
+        ignore(THERE.give());
+    });
+    Ok(())
+}
+
 static FLAGS: EventFlags = EventFlags::new(0);
 
 fn event_flags() -> Result<(), Error> {
@@ -238,6 +379,23 @@ fn arm_and_cancel() -> Result<(), Error> {
     let timer = Timer::new(|_, _| {}, 0)?;
     simple(|| {
         timer.arm(Instant::after(LATER));
+        timer.cancel();
+    });
+    Ok(())
+}
+
+fn rearm() -> Result<(), Error> {
+    for number in 0..TIMERS as u64 {
+        Timer::new(|_, _| {}, 0)?.arm(Instant::after(LATER * (1 + number % 7)));
+    }
+    let timer = Timer::new(|_, _| {}, 0)?;
+    // Always the same times: none is to come nearer to the others'.
+    let [sooner, between, later] = [LATER * 2 / 3, LATER * 9 / 2, LATER * 9].map(Instant::after);
+    simple(|| {
+        timer.arm(later);
+        timer.arm(sooner);
+        timer.arm(between);
+        timer.arm(later);
         timer.cancel();
     });
     Ok(())

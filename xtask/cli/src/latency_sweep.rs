@@ -129,7 +129,7 @@ pub struct LatencySweep {
 fn workloads_help() -> String {
     let mut text = String::from("Workloads:\n");
     for workload in WORKLOADS {
-        text.push_str(&format!("  {:20} {}\n", workload.name, workload.about));
+        text.push_str(&format!("  {:24} {}\n", workload.name, workload.about));
     }
     text.push_str(
         "\nExit codes: 0 every boundary that was asked for was met where it was expected (of a shard: none elsewhere), 1 error, or the sweep is not \

@@ -197,25 +197,36 @@ fn of_takt(jobs: Option<u16>) -> Result<Figures> {
     tell!("Looking for bounds …");
     all.extend(bounds(None)?);
     tell!("Sweeping every primitive …");
-    let (document, image) = super::latency_sweep::primitives(jobs)?;
-    hold_against(&image, &document)?;
-    let (of_sweep, mut functions) = complete(&document)?;
-    refuse(&figures::above_limits(&of_sweep))?;
-    all.extend(of_sweep);
+    let recipe = Recipe {
+        name: "sweep".into(),
+        ..Recipe::takt(0)
+    };
+    let image = recipe.build()?.path;
+    let elf = Elf::open(&image)?;
+    let mut functions = BTreeMap::new();
+    // Where nothing counts times at switches that is known of the proof, too.
+    for (counts_at_switches, config) in [(true, &[][..]), (false, &[CONFIG.to_owned()])] {
+        let what = What::primitives_by(counts_at_switches);
+        let document = super::latency_sweep::whole(&elf, what, jobs)?;
+        hold_against(&image, &document, config)?;
+        let (of_sweep, paths) = complete(&document)?;
+        refuse(&figures::above_limits(&of_sweep))?;
+        all.extend(of_sweep);
+        functions.extend(paths);
+    }
     let named = |(name, of_row)| (format!("bench.{name}"), of_row);
     functions.extend(of_rows.into_iter().map(named));
     Ok((all, functions))
 }
 
 /// Fails if a sweep has met a stretch of its image that took longer than what is proved of it.
-fn hold_against(image: &Path, sweep: &Document) -> Result<()> {
-    // Sweeps have neither round robin nor budgets, and count no run times.
-    let mut proof = prove::prove_image(image, false, &[CONFIG.to_owned()])?;
+fn hold_against(image: &Path, sweep: &Document, config: &[String]) -> Result<()> {
+    let mut proof = prove::prove_image(image, false, config)?;
     proof.compare_with(sweep);
     if let Some(it) = proof.refuted().first() {
         bail!(prove::refutation(it));
     }
-    if let Some(it) = proof.ratios {
+    if let Some(it) = proof.ratios.filter(|_| !config.is_empty()) {
         tell!("{}", it.text());
     }
     Ok(())

@@ -71,17 +71,6 @@ pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
     show(flags, &document, folder.dir())
 }
 
-/// Sweeps every primitive of our own image and keeps nothing but the result; with the image.
-pub(super) fn primitives(nr_jobs: Option<u16>) -> Result<(Document, PathBuf)> {
-    let recipe = Recipe {
-        name: "sweep".into(),
-        ..Recipe::takt(0)
-    };
-    let image = recipe.build()?.path;
-    let document = whole(&Elf::open(&image)?, What::primitives(), nr_jobs)?;
-    Ok((document, image))
-}
-
 /// Sweeps these stretches of an image and keeps nothing but the result.
 pub(super) fn whole(elf: &Elf, what: Vec<What>, nr_jobs: Option<u16>) -> Result<Document> {
     let dir = takt_base::scratch::folder()?;

@@ -34,6 +34,14 @@ impl What {
         Self::workloads(|it| !it.is_load)
     }
 
+    /// Of all workloads but the loads those in which switches count times, or the others.
+    #[must_use]
+    pub fn primitives_by(counts_at_switches: bool) -> Vec<Self> {
+        let names = sweep::WORKLOADS.iter().filter(|it| !it.is_load);
+        let names = names.filter(|it| it.counts_at_switches == counts_at_switches);
+        names.map(|it| Self::Workload(it.name.into())).collect()
+    }
+
     /// All loads.
     #[must_use]
     pub fn loads() -> Vec<Self> {
