@@ -2,7 +2,7 @@
 //!
 //! `cargo xtask fuzz` builds them with coverage counters and runs each for a bounded time. A target is a function that
 //! takes any bytes and panics if a property does not hold; a panic inside of what it calls, a time-out and memory
-//! beyond [`MEMORY`] count as well. [`targets`] are such functions, `src/bin` hands each of them to libFuzzer.
+//! beyond [`MEMORY`] count as well. [`targets`] are such functions, `src/main.rs` hands one of them to libFuzzer.
 //!
 //! No input is kept in the repository: each target makes its seeds itself, with the writers of the formats.
 //!
@@ -32,12 +32,39 @@ pub const SEEDS: &str = "TAKT_FUZZ_SEEDS";
 #[global_allocator]
 static ALLOCATOR: cap::Cap<std::alloc::System> = cap::Cap::new(std::alloc::System, MEMORY);
 
+/// The variable with the name of the target that the program runs.
+pub const TARGET: &str = "TAKT_FUZZ_TARGET";
+
+/// A target.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its module's name.
+    pub name: &'static str,
+    /// Takes any bytes, and panics if a property does not hold.
+    pub run: fn(&[u8]),
+    /// Inputs to begin with.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// The target that [`TARGET`] names.
+///
+/// # Panics
+///
+/// If there is none.
+#[must_use]
+pub fn chosen() -> Target {
+    let name = env::var(TARGET).unwrap_or_default();
+    let target = targets::ALL.iter().find(|it| it.name == name);
+    *target.unwrap_or_else(|| panic!("{TARGET} names no fuzz target: `{name}`"))
+}
+
 /// Writes the seeds of a target to the folder that [`SEEDS`] names, if it is set. libFuzzer reads them afterwards.
 ///
 /// # Panics
 ///
 /// If they cannot be written.
-pub fn start(seeds: Vec<Vec<u8>>) {
+pub fn start(target: &Target) {
+    let seeds = (target.seeds)();
     let Some(dir) = env::var_os(SEEDS).map(PathBuf::from) else {
         return;
     };

@@ -1,45 +1,47 @@
 //! The targets. Each module has `run`, which takes any bytes, and `seeds`, inputs to begin with.
 
-pub mod capture;
-pub mod command_line;
-pub mod filter;
-pub mod log;
-pub mod rings;
-pub mod rtt;
-pub mod rules;
-pub mod settings;
-pub mod shell;
-pub mod status;
-pub mod trace_file;
-pub mod trace_meta;
+use crate::Target;
+
+macro_rules! targets {
+    ($($name:ident)*) => {
+        $(pub mod $name;)*
+
+        /// All of them.
+        pub const ALL: &[Target] = &[
+            $(Target { name: stringify!($name), run: $name::run, seeds: $name::seeds },)*
+        ];
+    };
+}
+
+targets! { capture command_line filter log rings rtt rules settings shell status trace_file trace_meta }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     /// Runs every seed, every beginning of it, and it with each byte changed.
-    fn try_all(run: fn(&[u8]), seeds: Vec<Vec<u8>>) {
+    fn try_all(target: &Target) {
+        let seeds = (target.seeds)();
         assert!(!seeds.is_empty());
         for seed in seeds {
-            run(&seed);
+            (target.run)(&seed);
             let step = seed.len() / 200 + 1;
             for at in (0..seed.len()).step_by(step) {
-                run(&seed[..at]);
+                (target.run)(&seed[..at]);
                 let mut changed = seed.clone();
                 changed[at] ^= 1 << (at % 8);
-                run(&changed);
+                (target.run)(&changed);
                 changed[at] = 0xff;
-                run(&changed);
+                (target.run)(&changed);
             }
         }
     }
 
-    macro_rules! targets {
-        ($($name:ident)*) => { $(
-            #[test]
-            fn $name() {
-                try_all(super::$name::run, super::$name::seeds());
-            }
-        )* };
+    #[test]
+    fn seeds_and_what_is_near_them() {
+        for target in ALL {
+            println!("{}", target.name);
+            try_all(target);
+        }
     }
-
-    targets! { capture command_line filter log rings rtt rules settings shell status trace_file trace_meta }
 }

@@ -5,7 +5,6 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use super::targets::Target;
 use takt_base::paths::{self, cargo};
 use takt_base::term::note;
 use takt_image::build::TARGET;
@@ -24,20 +23,20 @@ const FLAGS: [&str; 9] = [
     "-Awarnings",
 ];
 
-/// The program of a target.
-pub(super) fn program(dir: &Path, target: &Target) -> PathBuf {
-    dir.join(TARGET).join("release").join(target.name)
+/// The program, which is told its target by [`CHOICE`](super::run::CHOICE).
+pub(super) fn program(dir: &Path) -> PathBuf {
+    dir.join(TARGET).join("release/takt-fuzz")
 }
 
-/// Builds targets, or finds that they are up to date.
+/// Builds the program, or finds that it is up to date.
 ///
 /// `--target` is passed although it is the host's, so that build scripts and procedural macros do not get the flags.
 ///
 /// # Errors
 ///
 /// If cargo cannot be run or fails; its messages are on stderr by then.
-pub(super) fn build(dir: &Path, targets: &[&Target]) -> Result<()> {
-    if targets.iter().any(|target| !program(dir, target).exists()) {
+pub(super) fn build(dir: &Path) -> Result<()> {
+    if !program(dir).exists() {
         note("building the fuzz targets; the first time takes some minutes");
     }
     let flags = [&FLAGS[..], &["--cfg", "fuzzing"]].concat();
@@ -52,7 +51,6 @@ pub(super) fn build(dir: &Path, targets: &[&Target]) -> Result<()> {
             "--target-dir",
         ])
         .arg(dir)
-        .args(targets.iter().flat_map(|target| ["--bin", target.name]))
         // Goes before RUSTFLAGS and every other source of flags.
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
         .env_remove("RUSTC_WORKSPACE_WRAPPER")

@@ -5,7 +5,7 @@
 //!
 //! | folder | content |
 //! |---|---|
-//! | `x86_64-unknown-linux-gnu/release` | the targets, one program each |
+//! | `x86_64-unknown-linux-gnu/release` | `takt-fuzz`, the program with all targets |
 //! | `seeds/TARGET` | inputs to begin with, which the target writes itself |
 //! | `corpus/TARGET` | inputs that reached something new; the next run goes on from there |
 //! | `artifacts/TARGET` | inputs that broke something |
@@ -39,7 +39,7 @@ pub(super) fn run(flags: &Fuzz) -> Result<ExitCode> {
     let chosen = choose(flags.target.as_deref())?;
     compiler::ensure(!flags.no_install)?;
     let dir = folder();
-    build::build(&dir, &chosen)?;
+    build::build(&dir)?;
     output::line(format_args!(
         "{:<13} {:>10} {:>8} {:>14} {:>7} {:>9}  result",
         "target", "executions", "per s", "coverage", "inputs", "memory"
@@ -97,7 +97,7 @@ fn row(target: &Target, outcome: &Outcome) -> String {
 }
 
 fn report(dir: &Path, target: &Target, outcome: &Outcome) -> Result<()> {
-    let program = build::program(dir, target);
+    let program = build::program(dir);
     output::line(format_args!(""))?;
     output::line(format_args!(
         "{}: {}",
@@ -111,7 +111,9 @@ fn report(dir: &Path, target: &Target, outcome: &Outcome) -> Result<()> {
     if let Some(artifact) = &outcome.stats.artifact {
         output::line(format_args!("  input:     {artifact}"))?;
         output::line(format_args!(
-            "  reproduce: {} {artifact}",
+            "  reproduce: {}={} {} {artifact}",
+            run::CHOICE,
+            target.module(),
             program.display()
         ))?;
     }

@@ -18,6 +18,8 @@ const TIMEOUT: u32 = 5;
 const MEMORY: u32 = 1024;
 /// The variable with the folder that a target writes its seeds to; `takt_fuzz::SEEDS`.
 const SEEDS: &str = "TAKT_FUZZ_SEEDS";
+/// The variable with the name of the target's module; `takt_fuzz::TARGET`.
+pub(super) const CHOICE: &str = "TAKT_FUZZ_TARGET";
 
 /// libFuzzer's exit code after SIGINT or SIGTERM.
 const INTERRUPTED: i32 = 72;
@@ -54,7 +56,7 @@ pub(super) fn fuzz(dir: &Path, target: &Target, seconds: u32) -> Result<Outcome>
     }
     let log = logs.join(target.name).with_extension("log");
 
-    let program = program(dir, target);
+    let program = program(dir);
     let mut child = Command::new(&program)
         .args([&corpus, &seeds])
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
@@ -66,6 +68,7 @@ pub(super) fn fuzz(dir: &Path, target: &Target, seconds: u32) -> Result<Outcome>
             "-print_final_stats=1".into(),
         ])
         .env(SEEDS, &seeds)
+        .env(CHOICE, target.module())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

@@ -1,6 +1,6 @@
 //! The fuzz targets.
 
-/// A fuzz target: a binary of package `takt-fuzz`.
+/// A fuzz target: a module of package `takt-fuzz`.
 #[derive(Debug)]
 pub(super) struct Target {
     /// Its name.
@@ -9,6 +9,13 @@ pub(super) struct Target {
     pub(super) what: &'static str,
     /// Bytes of the longest input.
     pub(super) max_len: u32,
+}
+
+impl Target {
+    /// The name of its module, by which the program knows it.
+    pub(super) fn module(&self) -> String {
+        self.name.replace('-', "_")
+    }
 }
 
 /// All of them.
@@ -77,21 +84,22 @@ pub(super) const TARGETS: [Target; 12] = [
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
     use takt_base::paths;
 
     #[test]
-    fn every_target_has_a_binary_and_every_binary_is_a_target() {
-        let manifest = paths::workspace().join("tests/fuzz/Cargo.toml");
-        let manifest = std::fs::read_to_string(manifest).unwrap();
-        let (_, bins) = manifest.split_once("[[bin]]").unwrap();
-        let mut bins: Vec<_> = bins
-            .lines()
-            .filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))
+    fn every_target_has_a_module_and_every_module_is_a_target() {
+        let folder = paths::workspace().join("tests/fuzz/src/targets");
+        let mut modules: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path().file_stem().unwrap().to_owned())
+            .filter(|name| name != "mod")
             .collect();
-        let mut targets: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
-        bins.sort_unstable();
+        let mut targets: Vec<OsString> = TARGETS.iter().map(|it| it.module().into()).collect();
+        modules.sort_unstable();
         targets.sort_unstable();
-        assert_eq!(bins, targets);
+        assert_eq!(modules, targets);
     }
 }

@@ -1,6 +1,0 @@
-//! Fuzzes [`takt_fuzz::targets::rtt`].
-#![no_main]
-
-use takt_fuzz::targets::rtt as target;
-
-libfuzzer_sys::fuzz_target!(init: takt_fuzz::start(target::seeds()), |input: &[u8]| target::run(input));

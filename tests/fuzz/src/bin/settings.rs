@@ -1,6 +1,0 @@
-//! Fuzzes [`takt_fuzz::targets::settings`].
-#![no_main]
-
-use takt_fuzz::targets::settings as target;
-
-libfuzzer_sys::fuzz_target!(init: takt_fuzz::start(target::seeds()), |input: &[u8]| target::run(input));
