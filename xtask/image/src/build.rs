@@ -135,15 +135,29 @@ fn remaps_by_file() -> Result<Vec<String>> {
     Ok(vec![flag])
 }
 
-/// The variables of all builds of images with feature `function`, or without.
+/// What of the log is compiled in where nobody says anything.
+pub const INFO: &str = "info";
+
+/// The variables of all builds of images with feature `function`, or without, with this of their log.
+///
+/// Each level of the log has a folder of its own: the crate `defmt` is built anew where it changes, and all others are built on that.
 #[must_use]
-pub fn variables(has_functions: bool) -> Vec<(&'static str, String)> {
+pub fn variables(has_functions: bool, defmt_log: &str) -> Vec<(&'static str, String)> {
     let (name, bootstrap) = match has_functions {
         true => ("image-build-function", Some(BOOTSTRAP)),
         false => ("image-build", None),
     };
+    let mut name = name.to_owned();
+    if defmt_log != INFO {
+        let plain = |it: char| if it.is_ascii_alphanumeric() { it } else { '-' };
+        name.push('-');
+        name.extend(defmt_log.chars().map(plain));
+    }
     let between = paths::target().join(name).display().to_string();
-    let mut variables = vec![("CARGO_BUILD_BUILD_DIR", between)];
+    let mut variables = vec![
+        ("CARGO_BUILD_BUILD_DIR", between),
+        ("DEFMT_LOG", defmt_log.to_owned()),
+    ];
     variables.extend(bootstrap.map(|(name, value)| (name, value.to_owned())));
     variables
 }
@@ -161,7 +175,7 @@ fn log_level(verbose: u8) -> Cow<'static, str> {
     match env::var("DEFMT_LOG") {
         _ if verbose >= 2 => "trace".into(),
         Ok(level) if !level.is_empty() => level.into(),
-        _ => "info".into(),
+        _ => INFO.into(),
     }
 }
 
@@ -311,12 +325,11 @@ impl Recipe {
         if self.has_functions() {
             flags += FUNCTION_RUSTFLAGS;
         }
-        let mut variables = vec![("DEFMT_LOG", self.defmt_log.clone().into_owned())];
+        let mut variables = self::variables(self.has_functions(), &self.defmt_log);
         if let Some(capacities) = self.capacities {
             let own = |(name, value): &(&'static str, &str)| (*name, (*value).to_owned());
             variables.extend(capacities.variables.iter().map(own));
         }
-        variables.extend(self::variables(self.has_functions()));
         variables.push(("RUSTFLAGS", flags));
         variables
     }
@@ -393,12 +406,11 @@ impl Recipe {
     pub(super) fn run_cargo(&self) -> Result<Vec<u8>> {
         let progress = Progress::start(&self.name, self.verbose);
         let mut cargo = self.command(&remaps_by_file()?);
-        if let Some(manifest) = &self.manifest {
-            cargo.env(
-                "TAKT_TASKS",
-                tasks::pack(manifest, &self.defmt_log, self.verbose)?.source,
-            );
-        }
+        let declared = match &self.manifest {
+            Some(manifest) => tasks::pack(manifest, &self.defmt_log, self.verbose)?.source,
+            None => paths::workspace().join("board/src/tasks/none.rs"),
+        };
+        cargo.env("TAKT_TASKS", declared);
         if !self.verbose {
             cargo.stderr(Stdio::piped());
         }

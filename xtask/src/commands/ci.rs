@@ -19,6 +19,7 @@ use takt_base::input;
 use takt_base::output;
 use takt_base::paths::{self, cargo};
 use takt_base::spread;
+use takt_image::build;
 
 /// Steps at the same time.
 const LANES: usize = 2;
@@ -227,9 +228,9 @@ impl Step {
         match self.variables {
             Variables::None => &mut command,
             Variables::Documentation => command.env("RUSTDOCFLAGS", "--deny warnings"),
-            Variables::Image => command.envs(takt_image::build::variables(true)),
+            Variables::Image => command.envs(build::variables(true, build::INFO)),
             Variables::ImageForOneCpu => command
-                .envs(takt_image::build::variables(true))
+                .envs(build::variables(true, build::INFO))
                 .env("TAKT_MAX_CPUS", "1"),
         };
         command

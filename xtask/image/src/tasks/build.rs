@@ -66,8 +66,7 @@ pub(super) fn build(
         cargo.arg(format!("-Clink-arg=-Wl,--defsym=__{name}={value:#x}"));
     }
     cargo
-        .envs(build::variables(false))
-        .env("DEFMT_LOG", defmt_log)
+        .envs(build::variables(false, defmt_log))
         .env("RUSTFLAGS", RUSTFLAGS)
         .current_dir(super::folder(&manifest.path))
         .stdin(Stdio::null())
