@@ -91,5 +91,15 @@ macro_rules! entry {
         fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
             takt_kernel::fault::panic(info)
         }
+
+        $crate::__declared!();
     };
+}
+
+/// For [`entry!`].
+#[cfg(not(all(feature = "image", feature = "tasks")))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __declared {
+    () => {};
 }

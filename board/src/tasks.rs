@@ -13,41 +13,70 @@ mod watchdog;
 pub(crate) use lines::wire_all;
 pub(crate) use memory::{check as check_devices, check_ram};
 
-mod packed {
-    include!(concat!(env!("OUT_DIR"), "/tasks.rs"));
+/// What a manifest says, as xtask has packed it. [`entry!`](crate::entry) declares it in the image's own crate, so that no other
+/// crate is built anew for another manifest.
+pub struct Declared {
+    /// All tasks.
+    pub tasks: &'static [task::Task],
+    /// Their events.
+    pub events: &'static [task::Event],
+    /// What each task is told.
+    pub arguments: &'static [u64],
+    /// The task whose end is the image's; else that of all.
+    pub until: Option<usize>,
+    /// How many of them have a budget.
+    pub nr_budgets: usize,
+    /// The task that feeds the machine's watchdog, and after how many milliseconds that bites.
+    pub feeder: Option<(usize, u32)>,
+    /// Devices' memory without bus mastering: address and size.
+    pub without_dma: &'static [(usize, usize)],
+    /// Ports likewise, the first and the last.
+    pub ports_without_dma: &'static [(u16, u16)],
+}
 
-    pub(super) fn all() -> &'static [Task] {
-        &TASKS
+impl Declared {
+    /// The same.
+    ///
+    /// # Panics
+    /// While it is compiled, if the image has too little for it.
+    #[must_use]
+    pub const fn checked(self) -> Self {
+        assert!(
+            !cfg!(feature = "log") || self.nr_budgets < takt_kernel::config::NR_LOG_MESSAGES,
+            "as many threads may be throttled while they log as have a budget, and then nobody else logs: raise nr_log_messages in takt.toml"
+        );
+        self
     }
+}
 
-    pub(super) fn events() -> &'static [takt_kernel::task::Event] {
-        &EVENTS
-    }
+unsafe extern "Rust" {
+    /// That of the image.
+    safe static takt_declared: Declared;
+}
 
-    pub(super) const fn arguments() -> &'static [u64] {
-        ARGUMENTS
-    }
+/// For [`entry!`](crate::entry).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __declared {
+    () => {
+        mod takt_declared {
+            include!(env!("TAKT_TASKS"));
 
-    pub(super) const fn without_dma() -> &'static [(usize, usize)] {
-        WITHOUT_DMA
-    }
-
-    pub(super) const fn ports_without_dma() -> &'static [(u16, u16)] {
-        PORTS_WITHOUT_DMA
-    }
-
-    const _: () = assert!(
-        !cfg!(feature = "log") || NR_BUDGETS < takt_kernel::config::NR_LOG_MESSAGES,
-        "as many threads may be throttled while they log as have a budget, and then nobody else logs: raise nr_log_messages in takt.toml"
-    );
-
-    pub(super) const fn feeder() -> Option<(usize, u32)> {
-        FEEDER
-    }
-
-    pub(super) const fn until() -> Option<usize> {
-        UNTIL
-    }
+            #[unsafe(no_mangle)]
+            #[expect(non_upper_case_globals, reason = "the name of a symbol")]
+            static takt_declared: $crate::tasks::Declared = $crate::tasks::Declared {
+                tasks: &TASKS,
+                events: &EVENTS,
+                arguments: ARGUMENTS,
+                until: UNTIL,
+                nr_budgets: NR_BUDGETS,
+                feeder: FEEDER,
+                without_dma: WITHOUT_DMA,
+                ports_without_dma: PORTS_WITHOUT_DMA,
+            }
+            .checked();
+        }
+    };
 }
 
 /// Introduces them to the kernel.
@@ -56,7 +85,7 @@ mod packed {
 /// Once, after [`boot::memory`](takt_kernel::boot::memory).
 pub(crate) unsafe fn install() {
     // SAFETY: the caller's duty; xtask gives each task memory, a region and a stack of its own.
-    unsafe { takt_kernel::task::install(packed::all(), packed::events()) };
+    unsafe { task::install(takt_declared.tasks, takt_declared.events) };
 }
 
 /// Below the priority at which a task begins to live, and above all others.
@@ -85,7 +114,7 @@ pub fn start_all(started: impl FnMut(Thread)) -> Result<(), (usize, Error)> {
             cpu
         );
     }
-    task::start_all(packed::arguments(), started)
+    task::start_all(takt_declared.arguments, started)
 }
 
 /// Starts the CPUs that the tasks are for, and every task, and waits for the end of the one that the manifest names as `until`, or
@@ -101,7 +130,7 @@ pub fn run() {
     let tasks = task::all();
     let nr_cpus = tasks.iter().map(|it| it.cpu() + 1).max().unwrap_or(1);
     crate::smp::start(nr_cpus);
-    if let Some((number, ms)) = packed::feeder()
+    if let Some((number, ms)) = takt_declared.feeder
         && watchdog::start(number, ms).is_none()
     {
         let name = tasks[number].name();
@@ -122,7 +151,7 @@ pub fn run() {
     let _ = thread::current().set_priority(0);
     let mut failed = None;
     for (number, thread) in threads.iter().enumerate() {
-        if packed::until().is_some_and(|until| until != number) {
+        if takt_declared.until.is_some_and(|until| until != number) {
             continue;
         }
         let _ = thread.join(Instant::NEVER);

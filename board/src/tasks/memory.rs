@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use takt_kernel::task::{Task, all};
 
-use super::packed;
+use super::takt_declared;
 use crate::acpi::{self, Ecam, Tables};
 use crate::drivers::watchdog::chip_set_registers;
 use crate::ioapic;
@@ -30,7 +30,7 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
 /// # Panics
 /// Then.
 pub(crate) fn check_ram(map: &MemoryMap<'_>) {
-    for (task, memory) in of(packed::all()) {
+    for (task, memory) in of(takt_declared.tasks) {
         if map.has_ram(&memory) {
             panic!(
                 "task '{task}' cannot have the memory at {:#x}, which is RAM",
@@ -145,7 +145,7 @@ pub(crate) fn check(tables: &Tables) {
     check_ports(tables);
     // Bridges are not asked: there may be more than one host bridge.
     let functions = || pci::functions_to(tables.ecam.map_or(u8::MAX, |it| it.last_bus));
-    for (first, last) in packed::ports_without_dma() {
+    for (first, last) in takt_declared.ports_without_dma {
         let ports = u64::from(*first)..u64::from(*last) + 1;
         let mut bars = functions().flat_map(bars_of).filter_map(ports_of);
         if bars.any(|bar| overlap(&ports, &bar)) {
@@ -164,7 +164,8 @@ pub(crate) fn check(tables: &Tables) {
         if let Some(what) = kernels(&memory, tables) {
             refuse(what);
         }
-        let is_harmless = packed::without_dma()
+        let is_harmless = takt_declared
+            .without_dma
             .iter()
             .any(|(address, _)| *address as u64 == memory.start);
         for function in functions() {
