@@ -109,7 +109,7 @@ pub fn run(linux: &Linux, settings: Settings, dir: &Path, is_quiet: bool) -> Res
         .context("cannot write into the run folder")?;
 
     let messages = dir.join(MESSAGES);
-    let process = Process::spawn(&machine.arguments(), false, &messages)
+    let process = Process::spawn(&machine.arguments(), true, &messages)
         .help("see what is there: cargo xtask doctor")?;
     let hz = kernel.hz().unwrap_or(HZ);
     let ended = Watcher::new(process, &machine, &ram, hz, is_quiet).run()?;

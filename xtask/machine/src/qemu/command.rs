@@ -66,12 +66,13 @@ impl Machine {
 
     /// Whether QEMU is to have one of the host's CPUs only.
     ///
-    /// Under icount with several virtual CPUs: its main thread, when it serves a timer, ends the turns of the virtual
-    /// CPUs. On a CPU of its own it does so at any moment of a turn, and two runs differ; on the CPU of the thread that
-    /// runs the guest it gets on where that thread waits.
+    /// Under icount: QEMU's threads take turns there, and from one to the next costs several times as much where they run on
+    /// several CPUs. With several virtual CPUs two runs would differ, too: the main thread, when it serves a timer, ends the turns
+    /// of the virtual CPUs. On a CPU of its own it does so at any moment of a turn; on the CPU of the thread that runs the guest it
+    /// gets on where that thread waits.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
-        self.accel == Accel::TcgIcount && self.smp > 1
+        self.accel == Accel::TcgIcount
     }
 
     /// The command as one would type it.

@@ -1,5 +1,8 @@
 //! [`Pinned`]: one of the host's CPUs for what is started meanwhile.
 
+use std::env;
+use std::fs::File;
+use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -13,16 +16,49 @@ pub(super) struct Pinned {
     before: Option<CpuSet>,
 }
 
+/// A CPU that nobody else is pinned to while this lives, of those who ask as well.
+#[derive(Debug)]
+pub(super) struct Claim {
+    _file: File,
+}
+
 impl Pinned {
-    /// Takes the CPUs in turn, so that guests at the same time share none without need.
-    pub(super) fn new() -> Self {
+    /// Takes a CPU that nobody has claimed. Where there is none it takes them in turn, and claims nothing.
+    pub(super) fn new() -> (Self, Option<Claim>) {
         static TURN: AtomicUsize = AtomicUsize::new(0);
-        let turn = TURN.fetch_add(1, Relaxed) + std::process::id() as usize;
-        let before = sched_getaffinity(None).ok().filter(|before| {
-            one_of(before, turn).is_some_and(|one| sched_setaffinity(None, &one).is_ok())
+        let Ok(before) = sched_getaffinity(None) else {
+            return (Self { before: None }, None);
+        };
+        let turn = TURN.fetch_add(1, Relaxed) + process::id() as usize;
+        let numbers = (turn..).take(before.count() as usize);
+        let free = numbers
+            .filter_map(|number| cpu_of(&before, number))
+            .find_map(|cpu| Some((cpu, claim(cpu)?)));
+        let (cpu, claim) = match free {
+            Some((cpu, claim)) => (Some(cpu), Some(claim)),
+            None => (cpu_of(&before, turn), None),
+        };
+        let is_pinned = cpu.is_some_and(|cpu| {
+            let mut one = CpuSet::new();
+            one.set(cpu);
+            sched_setaffinity(None, &one).is_ok()
         });
-        Self { before }
+        let before = is_pinned.then_some(before);
+        (Self { before }, claim)
     }
+}
+
+/// Claims a CPU, by a lock that ends with its process.
+fn claim(cpu: usize) -> Option<Claim> {
+    let path = env::temp_dir().join(format!("takt-cpu-{cpu}"));
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .ok()?;
+    file.try_lock().ok()?;
+    Some(Claim { _file: file })
 }
 
 impl Drop for Pinned {
@@ -35,12 +71,9 @@ impl Drop for Pinned {
 }
 
 /// The CPU of that number, counted round the set.
-fn one_of(set: &CpuSet, number: usize) -> Option<CpuSet> {
+fn cpu_of(set: &CpuSet, number: usize) -> Option<usize> {
     let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu));
-    let number = number.checked_rem(set.count() as usize)?;
-    let mut one = CpuSet::new();
-    one.set(cpus.nth(number)?);
-    Some(one)
+    cpus.nth(number.checked_rem(set.count() as usize)?)
 }
 
 #[cfg(test)]
@@ -63,11 +96,22 @@ mod tests {
     #[test]
     fn cpus_are_taken_in_turn() {
         let mut set = CpuSet::new();
-        assert!(one_of(&set, 0).is_none());
+        assert_eq!(cpu_of(&set, 0), None);
         set.set(3);
         set.set(70);
-        let of = |number| one_of(&set, number).unwrap();
-        assert!(of(4).is_set(3) && of(5).is_set(70));
-        assert_eq!((of(4).count(), of(5).count()), (1, 1));
+        assert_eq!(
+            [4, 5].map(|number| cpu_of(&set, number)),
+            [Some(3), Some(70)]
+        );
+    }
+
+    #[test]
+    fn a_claim_is_anothers_when_it_is_given_back() {
+        // No machine has it.
+        let cpu = CpuSet::MAX_CPU;
+        let first = claim(cpu).unwrap();
+        assert!(claim(cpu).is_none());
+        drop(first);
+        assert!(claim(cpu).is_some());
     }
 }

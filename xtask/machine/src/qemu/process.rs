@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::pin::Pinned;
+use super::pin::{Claim, Pinned};
 use super::{Machine, Qmp, Registers, qmp};
 use takt_base::paths;
 use takt_guest::elf::memory_end;
@@ -29,6 +29,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Process {
     child: Child,
+    /// The host's CPU, if it has one to itself.
+    _claim: Option<Claim>,
 }
 
 /// QEMU without arguments. It gets a process group of its own: Ctrl-C at the terminal is for us, not for QEMU. Where
@@ -57,7 +59,7 @@ fn launch(
     [input, output]: [Stdio; 2],
     messages: File,
 ) -> Result<Process> {
-    let _pinned = is_pinned.then(Pinned::new);
+    let (_pinned, _claim) = is_pinned.then(Pinned::new).unzip();
     let child = command()
         .args(arguments)
         .stdin(input)
@@ -65,7 +67,10 @@ fn launch(
         .stderr(messages)
         .spawn()
         .with_context(|| format!("cannot start {}", super::program().display()))?;
-    Ok(Process { child })
+    Ok(Process {
+        child,
+        _claim: _claim.flatten(),
+    })
 }
 
 /// Refuses a machine whose RAM, by these arguments, ends before the image does: QEMU would boot what is not there.
