@@ -45,6 +45,19 @@ fn execute(address: usize) {
     unsafe { core::mem::transmute::<usize, extern "C" fn()>(address)() };
 }
 
+/// Reads where nothing is while no gate but those below the double fault's is there.
+#[inline(never)]
+pub(crate) fn fault_without_a_gate() {
+    // Neither #PF nor #GP can be delivered.
+    let mut table = [0u8; 10];
+    // SAFETY: stores the register into `table`.
+    unsafe { asm!("sidt [{}]", in(reg) &raw mut table) };
+    table[..2].copy_from_slice(&(9u16 * 16 - 1).to_le_bytes());
+    // SAFETY: the same table, cut short; interrupts would find no gate, so they are off.
+    unsafe { asm!("cli", "lidt [{}]", in(reg) &raw const table) };
+    read(NOWHERE);
+}
+
 /// Uses stack without end.
 #[inline(never)]
 #[expect(unconditional_recursion, reason = "it is to run out of stack")]
@@ -242,14 +255,7 @@ target_test! {
 
     /// No way to deliver a page fault: the double fault has a stack and a gate of its own.
     fn double_fault(Fault(&["*** #DF double fault", "'test'"])) {
-        // Gates up to that of the double fault only, so that neither #PF nor #GP can be delivered.
-        let mut table = [0u8; 10];
-        // SAFETY: stores the register into `table`.
-        unsafe { asm!("sidt [{}]", in(reg) &raw mut table) };
-        table[..2].copy_from_slice(&(9u16 * 16 - 1).to_le_bytes());
-        // SAFETY: the same table, cut short; interrupts would find no gate, so they are off.
-        unsafe { asm!("cli", "lidt [{}]", in(reg) &raw const table) };
-        read(NOWHERE);
+        fault_without_a_gate();
         survived()
     }
 

@@ -8,7 +8,7 @@ use takt_tests::descriptors::{ABSENT, SELECTOR, install};
 use takt_tests::worker::{after_us, burn};
 use takt_tests::{check, interrupt, target_test};
 
-use crate::faults::{NOWHERE, deliver, recurse};
+use crate::faults::{NOWHERE, deliver, fault_without_a_gate, recurse};
 
 /// Declares faults, each with what its report says and the code that provokes it: a function of `cause`, and a test for each
 /// kind of interrupt.
@@ -132,9 +132,49 @@ faults! {
         asm_fault!("int 19");
     }
 
+    /// A fault that no gate is there for.
+    fn double_fault ["*** #DF double fault"] {
+        fault_without_a_gate();
+        // Who has called it is in the report, if it comes back to there.
+        asm_fault!("nop");
+    }
+
+    /// A machine check by its vector, where no bank has anything.
+    fn machine_check_without_a_bank ["*** #MC machine check"] {
+        asm_fault!("int 18");
+    }
+
     /// A call of where nothing is.
     fn null_call ["*** #PF page fault", "executing 0x0000000000000000: not mapped"] {
         asm_fault!("call {}", in(reg) 0usize, clobber_abi("C"));
+    }
+}
+
+/// The host has one come, which no interrupts that are off keep away.
+#[inline(never)]
+fn await_machine_check() {
+    takt_tests::harness::ask_for_machine_check();
+    burn(60_000_000_000);
+}
+
+target_test! {
+    /// A machine check that the host injects.
+    fn machine_check_of_a_timer(MachineCheck(&["*** #MC machine check", "bank 1: status 0xbd", "'test'", "in an interrupt", "await_machine_check (", "timer_interrupt (", "takt_irq_timer"])) {
+        fn expired(_: usize, _: Expiry) {
+            await_machine_check();
+        }
+        Timer::new(expired, 0)?.arm(after_us(10));
+        burn(100_000);
+        check!(false, "none came");
+        Ok(())
+    }
+
+    /// The same in a device's.
+    fn machine_check_of_a_device(MachineCheck(&["*** #MC machine check", "bank 1: status 0xbd", "'test'", "in an interrupt", "await_machine_check (", "takt_irq_device"])) {
+        interrupt::after_us(10, await_machine_check);
+        burn(100_000);
+        check!(false, "none came");
+        Ok(())
     }
 }
 
