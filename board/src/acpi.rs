@@ -21,6 +21,9 @@ pub(crate) struct Tables {
     pub(crate) pm_timer: Option<u16>,
     /// The fixed description table (FADT).
     pub(crate) fixed: Option<&'static [u8]>,
+    /// The table of IOMMUs, Intel's (DMAR) or AMD's (IVRS).
+    #[cfg(any(test, feature = "tasks"))]
+    pub(crate) iommus: Option<&'static [u8]>,
     /// Register of the real-time clock that holds the century.
     pub(crate) century: Option<u8>,
     /// How devices' interrupts reach the CPUs.
@@ -183,6 +186,8 @@ fn read_table(table: &'static [u8], found: &mut Tables) {
         b"APIC" => read_madt(table, found),
         b"MCFG" => found.ecam = read_mcfg(table),
         b"HPET" => found.hpet = u64_at(table, 44).map(|address| address as usize),
+        #[cfg(any(test, feature = "tasks"))]
+        b"DMAR" | b"IVRS" => found.iommus = Some(table),
         b"FACP" => {
             found.fixed = Some(table);
             found.pm_timer = u32_at(table, 76)
@@ -222,6 +227,41 @@ pub(crate) fn power_port(fixed: &[u8], ports: &core::ops::Range<u64>) -> Option<
     }
     // Commands to the SMI's handler, and the reset register.
     common(narrow(48), 1).or(common(wide(116), 1))
+}
+
+/// Looks among the registers of IOMMUs that a table describes, whether some lie in this memory. Behind 48 bytes each of the table's
+/// parts has its type and length, and where those are that such registers are at, 8 bytes further.
+///
+/// Sources: Intel Virtualization Technology for Directed I/O 4.1, 8.1 and 8.3; AMD I/O Virtualization Technology 3.08, 5.2.2.
+#[cfg(any(test, feature = "tasks"))]
+pub(crate) fn has_iommu(table: &[u8], memory: &core::ops::Range<u64>) -> bool {
+    /// Of AMD's, with performance counters; then they lie at a multiple of that.
+    const WITH_COUNTERS: u64 = 512 << 10;
+    let is_intels = table.starts_with(b"DMAR");
+    let mut rest = table.get(48..).unwrap_or(&[]);
+    while let [kind, second, len_low, len_high, ..] = *rest {
+        let len = usize::from(u16::from_le_bytes([len_low, len_high]));
+        let Some(part) = rest.get(..len).filter(|part| part.len() >= 4) else {
+            return false;
+        };
+        let size = match (is_intels, kind, second) {
+            // 2^N pages: the size is of later versions, and 0 before.
+            (true, 0, 0) => part.get(5).map(|it| 0x1000 << (it & 15)),
+            (false, 0x10 | 0x11 | 0x40, _) => u64_at(part, 8).map(|it| match it % WITH_COUNTERS {
+                0 => WITH_COUNTERS,
+                _ => 0x4000,
+            }),
+            _ => None,
+        };
+        if let (Some(size), Some(base)) = (size, u64_at(part, 8))
+            && base < memory.end
+            && memory.start < base.saturating_add(size)
+        {
+            return true;
+        }
+        rest = &rest[len..];
+    }
+    false
 }
 
 /// The allocation of segment 0, if it is where memory can be mapped: it has 16 bytes behind 44 of the table.
@@ -284,6 +324,51 @@ mod tests {
         let mut found = Tables::default();
         read_madt(&table, &mut found);
         found
+    }
+
+    /// As QEMU's `intel-iommu` and `amd-iommu` say it, and tables that are cut.
+    #[test]
+    fn iommus_are_found() {
+        let page = |at: u64| at..at + 0x1000;
+        let table = |name: &[u8], parts: &[&[u8]]| {
+            let mut table = vec![0; 48];
+            table[..4].copy_from_slice(name);
+            table.extend(parts.concat());
+            table
+        };
+        let intels = table(
+            b"DMAR",
+            &[
+                // An area of memory that a device uses, which is no register.
+                &[1, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0xd8, 0xfe, 0, 0, 0, 0],
+                &[0, 0, 16, 0, 1, 1, 0, 0, 0, 0, 0xd9, 0xfe, 0, 0, 0, 0],
+            ],
+        );
+        for (at, is_its) in [
+            (0xfed8_0000, false),
+            (0xfed8_f000, false),
+            (0xfed9_0000, true),
+            (0xfed9_1000, true),
+            (0xfed9_2000, false),
+        ] {
+            assert_eq!(has_iommu(&intels, &page(at)), is_its, "{at:#x}");
+        }
+        let small: &[u8] = &[0x10, 0, 16, 0, 0, 0, 0, 0, 0, 0x40, 0xd8, 0xfe, 0, 0, 0, 0];
+        let large: &[u8] = &[0x11, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0xb0, 0xfe, 0, 0, 0, 0];
+        let amds = table(b"IVRS", &[small, large]);
+        for (at, is_its) in [
+            (0xfed8_4000, true),
+            (0xfed8_7000, true),
+            (0xfed8_8000, false),
+            (0xfeb7_f000, true),
+            (0xfeb8_0000, false),
+        ] {
+            assert_eq!(has_iommu(&amds, &page(at)), is_its, "{at:#x}");
+        }
+        for len in 0..intels.len() {
+            assert!(!has_iommu(&intels[..len], &page(0xfed9_0000)));
+        }
+        assert!(!has_iommu(&table(b"DMAR", &[&[0; 16]]), &page(0)));
     }
 
     /// As QEMU's q35 says it: the timer's line comes in at pin 2, and line 9 is level-triggered.

@@ -103,6 +103,10 @@ fn kernels(memory: &Range<u64>, tables: &Tables) -> Option<&'static str> {
     if tables.hpet.is_some_and(|it| has(it as u64, 0x400)) {
         return Some("the HPET's");
     }
+    // By them devices write where they were kept from.
+    if (tables.iommus).is_some_and(|it| acpi::has_iommu(it, memory)) {
+        return Some("an IOMMU's");
+    }
     // By them interrupts get another way, and the watchdog no more resets the machine.
     if chip_set_registers().is_some_and(|(_, it)| has(it.start.into(), it.len() as u64)) {
         return Some("the chip set's");
