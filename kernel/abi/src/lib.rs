@@ -7,7 +7,7 @@
 #![no_std]
 
 /// Of all that is here. It rises with each change.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 
 /// Words of a message.
 pub const WORDS: usize = 6;
@@ -156,6 +156,10 @@ numbers! {
     /// Records the event whose flag's address has `rsi` as its lower half, if it is on. Its extra words are in `r12` to `r15`; of a
     /// dynamic field `rdx` is the address, and the upper half of `rsi` how many bytes it has.
     Trace = 24,
+    /// Takes a permit of the semaphore that the handle `rsi` names, waiting for one until the time `rdx` at most.
+    Take = 25,
+    /// Gives the semaphore that the handle `rsi` names a permit, which the most important one of those who wait has.
+    Give = 26,
 }
 
 numbers! {
@@ -193,6 +197,8 @@ numbers! {
     NoLease = 15,
     /// Whoever lent it waits no more, so nothing is lent; a part may have been copied.
     Revoked = 16,
+    /// The semaphore has as many permits as it may have.
+    Overflow = 17,
 }
 
 /// What a message about a fault consists of, by the place of each word.
@@ -273,4 +279,8 @@ pub mod rights {
     pub const CALL: u8 = 1 << 0;
     /// [`Call::Notify`](super::Call::Notify).
     pub const NOTIFY: u8 = 1 << 1;
+    /// Of a semaphore: [`Call::Take`](super::Call::Take).
+    pub const TAKE: u8 = 1 << 2;
+    /// Of a semaphore: [`Call::Give`](super::Call::Give).
+    pub const GIVE: u8 = 1 << 3;
 }

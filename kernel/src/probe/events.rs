@@ -103,7 +103,7 @@ event_class! {
 event_class! {
     /// A call of a task, with its two arguments; 255 stands for all numbers from there on.
     pub class Syscall = "syscall", core8 {
-        call: 8 enum("0=null,1=yield,2=time,3=sleep_until,4=call,5=receive,6=reply,7=reply_and_receive,8=notify,9=log,10=exit,11=renew,12=panic,13=timerlat_open,14=timerlat_wait,15=timerlat_close,16=call_until,17=acknowledge,18=feed,19=log_frame,20=call_lending,21=lease_read,22=lease_write,23=lease_info,24=trace"),
+        call: 8 enum("0=null,1=yield,2=time,3=sleep_until,4=call,5=receive,6=reply,7=reply_and_receive,8=notify,9=log,10=exit,11=renew,12=panic,13=timerlat_open,14=timerlat_wait,15=timerlat_close,16=call_until,17=acknowledge,18=feed,19=log_frame,20=call_lending,21=lease_read,22=lease_write,23=lease_info,24=trace,25=take,26=give"),
         rsi: 64 x, rdx: 64 x,
     }
     print "call={call} rsi={rsi} rdx={rdx}";
@@ -112,8 +112,8 @@ event_class! {
 event_class! {
     /// What a call has come to: the error's number or 0, and the value.
     pub class SyscallResult = "syscall_result", core8 {
-        call: 8 enum("0=null,1=yield,2=time,3=sleep_until,4=call,5=receive,6=reply,7=reply_and_receive,8=notify,9=log,10=exit,11=renew,12=panic,13=timerlat_open,14=timerlat_wait,15=timerlat_close,16=call_until,17=acknowledge,18=feed,19=log_frame,20=call_lending,21=lease_read,22=lease_write,23=lease_info,24=trace"),
-        error: 32 enum("0=0,1=NoHandle,2=NoRight,3=Stale,4=Dead,5=NotReplied,6=NothingToReply,7=TimedOut,8=BadAddress,9=Deadlock,10=InvalidArgument,11=Busy,12=NotPermitted,13=OutOfResources,14=BudgetSpent,15=NoLease,16=Revoked"),
+        call: 8 enum("0=null,1=yield,2=time,3=sleep_until,4=call,5=receive,6=reply,7=reply_and_receive,8=notify,9=log,10=exit,11=renew,12=panic,13=timerlat_open,14=timerlat_wait,15=timerlat_close,16=call_until,17=acknowledge,18=feed,19=log_frame,20=call_lending,21=lease_read,22=lease_write,23=lease_info,24=trace,25=take,26=give"),
+        error: 32 enum("0=0,1=NoHandle,2=NoRight,3=Stale,4=Dead,5=NotReplied,6=NothingToReply,7=TimedOut,8=BadAddress,9=Deadlock,10=InvalidArgument,11=Busy,12=NotPermitted,13=OutOfResources,14=BudgetSpent,15=NoLease,16=Revoked,17=Overflow"),
         value: 64 x,
     }
     print "call={call} error={error} value={value}";

@@ -86,6 +86,8 @@ pub(crate) extern "C" fn call(a: u64, b: u64, number: u64) -> IrqExit {
             log.frame(&task.program, a, b).map(done)
         }
         Call::Trace => task.trace(a, b, frame).map(done),
+        Call::Take => task.take(a, b).map(done),
+        Call::Give => task.give(a).map(done),
         Call::Exit => task.exit(a),
         Call::Renew => task.renew(a).map(done),
         Call::Feed => task.feed().map(done),

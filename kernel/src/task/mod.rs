@@ -16,6 +16,7 @@
 //! | `log` | lines of text and frames that it logs |
 //! | `trace` | events that it emits |
 //! | `ipc` | messages and notifications |
+//! | `semaphore` | semaphores that tasks share |
 //! | `lease` | memory that a task lends |
 //! | `borrow` | calls that lend it, and what whoever is called does with it |
 //! | `gate` | how a line of interrupts is masked |
@@ -79,6 +80,7 @@ pub(crate) mod overrun;
 mod pending;
 mod program;
 mod rate;
+mod semaphore;
 mod threads;
 pub mod timerlat;
 mod trace;
@@ -91,8 +93,8 @@ pub use fault::{Ended, Fault};
 pub use life::{start, start_all, start_on};
 pub use object::{MAX_PEERS, MAX_TASKS, Task, all, install};
 pub use program::{
-    Aligned, Budget, Interrupt, KERNEL_STACK_SIZE, Mapped, Mapping, Memory, Overrun, Peer, Program,
-    Segment, Source, UserStack,
+    Aligned, Budget, Granted, Interrupt, KERNEL_STACK_SIZE, Mapped, Mapping, Memory, Overrun, Peer,
+    Program, Segment, Source, UserStack,
 };
 /// What tasks and kernel agree on.
 pub use takt_abi as abi;

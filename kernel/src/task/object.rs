@@ -53,6 +53,8 @@ pub struct Task {
     /// Whether its thread's CPU looks at each switch because of it.
     pub(super) is_watching: AtomicBool,
     pub(super) pending: Pending,
+    /// Whether its thread waits for a semaphore, or is about to.
+    pub(super) is_taking: AtomicBool,
     pub(super) log: UnsafeCell<Log>,
     pub(super) events: UnsafeCell<Rate>,
     pub(super) ended: UnsafeCell<Option<Ended>>,
@@ -133,6 +135,7 @@ impl Task {
             nr_overruns: AtomicU64::new(0),
             is_watching: AtomicBool::new(false),
             pending: Pending::new(),
+            is_taking: AtomicBool::new(false),
             log: UnsafeCell::new(Log::new()),
             events: UnsafeCell::new(Rate::new()),
             ended: UnsafeCell::new(None),

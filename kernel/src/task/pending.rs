@@ -97,7 +97,9 @@ impl Task {
             }
             Some(mutex.waiter_gone(kernel, thread))
         });
-        let Some(owner) = owner else { return };
+        let Some(owner) = owner else {
+            return self.end_take(scheduled, thread, error);
+        };
         // Who sleeps does not do that.
         timers::cancel(scheduled, wait::timeout_id(thread.tid()));
         sched::wake(scheduled, thread, Woken::Object);

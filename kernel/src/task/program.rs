@@ -8,6 +8,7 @@ use crate::arch::ports::Ports;
 use crate::arch::space::{self, Access, Space};
 use crate::clock::Nanos;
 use crate::probe::flags::Event;
+use crate::sync::Semaphore;
 use crate::thread::stack::Stack;
 
 /// Bytes of the stack that a task's thread has in the kernel.
@@ -60,6 +61,14 @@ pub struct Peer {
     pub short: u8,
     /// What the other one is told.
     pub badge: u32,
+}
+
+/// A semaphore that a task was given.
+pub struct Granted {
+    /// Which one.
+    pub semaphore: &'static Semaphore,
+    /// What may be done with it: [`takt_abi::rights`].
+    pub rights: u8,
 }
 
 /// How long a task may run in each of its periods.
@@ -178,6 +187,8 @@ pub struct Program {
     pub is_timed: bool,
     /// Its handles.
     pub peers: &'static [Peer],
+    /// Its semaphores, by their handles.
+    pub semaphores: &'static [Granted],
     /// Memory besides.
     pub mappings: &'static [Mapping],
     /// Its devices' interrupts.

@@ -96,6 +96,35 @@ impl Peer {
     }
 }
 
+/// A semaphore, by the number of the handle: its place among the `semaphores` that the manifest gives this task. It keeps its permits
+/// whoever dies; one that a task had taken which was stopped is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Semaphore(u32);
+
+impl Semaphore {
+    /// The one of this number. Whether there is one shows when it is used.
+    #[must_use]
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Takes a permit, waiting for it until `deadline` at most; with [`Instant::ZERO`] only if there is one.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`], [`Error::NoHandle`], [`Error::NoRight`].
+    pub fn take(self, deadline: Instant) -> Result<(), Error> {
+        syscall::take(self.0, deadline)
+    }
+
+    /// Gives a permit, which the most important one of those who wait has.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`] if it has as many as it may have; [`Error::NoHandle`], [`Error::NoRight`].
+    pub fn give(self) -> Result<(), Error> {
+        syscall::give(self.0)
+    }
+}
+
 /// What was received.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {

@@ -191,6 +191,14 @@ pub(crate) fn notify(handle: u32, bits: u32) -> Result<(), Error> {
     plain(Call::Notify, handle.into(), bits.into()).map(|_| ())
 }
 
+pub(crate) fn take(handle: u32, deadline: Instant) -> Result<(), Error> {
+    short(Call::Take, handle.into(), deadline.nanos()).map(|_| ())
+}
+
+pub(crate) fn give(handle: u32) -> Result<(), Error> {
+    short(Call::Give, handle.into(), 0).map(|_| ())
+}
+
 pub(crate) fn renew(handle: u32) -> Result<(), Error> {
     plain(Call::Renew, handle.into(), 0).map(|_| ())
 }

@@ -4,7 +4,7 @@ use core::arch::asm;
 
 use takt_user::abi::NOTIFICATIONS;
 use takt_user::{
-    Error, Instant, Message, Nanos, Peer, exit, receive, reply, sleep_until, yield_now,
+    Error, Instant, Message, Nanos, Peer, Semaphore, exit, receive, reply, sleep_until, yield_now,
 };
 
 use crate::mix;
@@ -15,6 +15,13 @@ const VICTIM: Peer = Peer::new(2);
 const BELL: Peer = Peer::new(3);
 const TEAM_LOW: Peer = Peer::new(5);
 const WATCHED: Peer = Peer::new(6);
+
+const RUNG: Semaphore = Semaphore::new(0);
+const SLOTS: Semaphore = Semaphore::new(1);
+
+/// What the server is told.
+pub(crate) const RING: u64 = 1 << 40;
+pub(crate) const GIVE_WITHOUT_RIGHT: u64 = RING + 1;
 
 /// Ends the task with the line's number unless it holds.
 macro_rules! holds {
@@ -65,6 +72,14 @@ pub(crate) fn run(what: u64) {
         19 => late(SERVER, 450, what >> 8),
         20 => holds!(is_answered(SERVER.call(ASKED), 7)),
         21 => late(WATCHED, 440, what >> 8),
+        22 => semaphores(),
+        // It is stopped before.
+        23 => holds!(RUNG.take(Instant::NEVER).is_ok()),
+        24 => {
+            holds!(SERVER.call([RING; 6]).is_ok());
+            holds!(RUNG.take(Instant::after(Nanos::from_millis(1))) == Ok(()));
+            holds!(SERVER.call([0; 6]).is_ok());
+        }
         14 => (0..1000).for_each(|line| takt_user::log!("line {line}")),
         8 => time_outs(),
         9 => mix::run(what >> 8),
@@ -178,6 +193,38 @@ fn death() {
     sleep_until(Instant::after(Nanos::new(1_000_000)));
     holds!(SERVER.renew() == Err(Error::Dead));
     holds!(KEEPER.call([1; 6]).map(|words| words[5]) == Ok(life + 1));
+}
+
+/// Permits, rights, and times.
+fn semaphores() {
+    // Others may have given some.
+    while SLOTS.take(Instant::ZERO).is_ok() {}
+    while RUNG.take(Instant::ZERO).is_ok() {}
+    holds!(SLOTS.give().is_ok() && SLOTS.give().is_ok());
+    holds!(SLOTS.give() == Err(Error::Overflow));
+    holds!(SLOTS.take(Instant::NEVER).is_ok() && SLOTS.take(Instant::ZERO).is_ok());
+    let late = Err(Error::TimedOut);
+    holds!(SLOTS.take(Instant::ZERO) == late);
+    let begun = Instant::now();
+    holds!(SLOTS.take(begun + Nanos::from_micros(500)) == late);
+    holds!(
+        (begun + Nanos::from_micros(500)..begun + Nanos::from_micros(520))
+            .contains(&Instant::now())
+    );
+    holds!(RUNG.give() == Err(Error::NoRight));
+    let no_right = Error::NoRight as u64;
+    holds!(SERVER.call([GIVE_WITHOUT_RIGHT; 6]).map(|words| words[1]) == Ok(no_right));
+    for none in [2, 16, u32::MAX] {
+        holds!(Semaphore::new(none).give() == Err(Error::NoHandle));
+        holds!(Semaphore::new(none).take(Instant::NEVER) == Err(Error::NoHandle));
+    }
+    // It is less important: this one waits by then.
+    for deadline in [Instant::NEVER, Instant::after(Nanos::from_millis(1))] {
+        holds!(SERVER.call([RING; 6]).is_ok());
+        holds!(RUNG.take(Instant::ZERO) == late);
+        holds!(RUNG.take(deadline) == Ok(()));
+    }
+    holds!(SERVER.call([0; 6]).is_ok());
 }
 
 fn times() {

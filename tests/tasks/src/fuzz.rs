@@ -468,6 +468,10 @@ fn call(random: &mut Random, number: u64) {
     if number == Call::SleepUntil as u64 {
         registers[4] = Instant::after(Nanos::new(random.below(20_000))).nanos();
     }
+    // Nobody gives it.
+    if number == Call::Take as u64 {
+        registers[3] = Instant::after(Nanos::new(random.below(20_000))).nanos();
+    }
     let list = lending(random);
     if number == Call::CallLending as u64 && random.below(4) != 0 {
         registers[3] = core::ptr::from_ref(&list).expose_provenance() as u64;

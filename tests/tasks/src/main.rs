@@ -16,7 +16,9 @@ mod spread;
 mod team;
 
 use takt_user::abi::fault;
-use takt_user::{Error, Instant, Nanos, Peer, exit, receive, reply_and_receive, sleep_until};
+use takt_user::{
+    Error, Instant, Nanos, Peer, Semaphore, exit, receive, reply_and_receive, sleep_until,
+};
 
 takt_user::entry!(main);
 
@@ -138,7 +140,7 @@ fn fs_base() -> u64 {
 
 /// Adds up: replies with what each word is plus its place and the badge. It ends with a message of which the first word is 0,
 /// and by a fault if that is 1; with 4 it takes its time, with 5 it calls whoever calls,
-/// with 6 it is an [`echo`](mix::echo) from then on, with 7 it asks another server, with 8 it says how many it has received, with
+/// with [`RING`](client::RING) it gives the bell once it has replied, with 6 it is an [`echo`](mix::echo) from then on, with 7 it asks another server, with 8 it says how many it has received, with
 /// [`HAVE_WORK_DONE`](budget::HAVE_WORK_DONE) it has another server work, with [`PASS_ON`](budget::PASS_ON) when that has given up a call, and with [`WORK`](budget::WORK) it works for as many nanoseconds as the second one says.
 fn server(mask: u64) {
     let Ok(mut received) = receive(mask as u32, Instant::NEVER) else {
@@ -183,6 +185,19 @@ fn server(mask: u64) {
                 answer = result.unwrap_or([0; 6]);
             }
             8 => answer[1] = nr_received,
+            client::RING => {
+                if takt_user::reply(answer).is_err() || Semaphore::new(0).give().is_err() {
+                    exit(8);
+                }
+                match receive(mask as u32, Instant::NEVER) {
+                    Ok(next) => received = next,
+                    Err(_) => exit(9),
+                }
+                continue;
+            }
+            client::GIVE_WITHOUT_RIGHT => {
+                answer[1] = Semaphore::new(1).give().err().map_or(0, |it| it as u64);
+            }
             budget::HAVE_WORK_DONE => {
                 let peer = Peer::new(1);
                 let message = [budget::WORK, answer[1], 0, 0, 0, 0];

@@ -4,7 +4,7 @@ use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_user::{Error, Instant, Lease, Leased, Peer, exit, receive, reply, reply_and_receive};
-use takt_user::{Nanos, sleep_until, yield_now};
+use takt_user::{Nanos, Semaphore, sleep_until, yield_now};
 
 use crate::{mix, registers};
 
@@ -26,6 +26,7 @@ const MEASURE: u64 = 6;
 const HASH: u64 = 7;
 const FAULT_AT_ONCE: u64 = 8;
 const HOLD: u64 = 10;
+const WAIT: u64 = 11;
 
 /// What this life is for, once it is known, and one more.
 static WHAT: AtomicU64 = AtomicU64::new(0);
@@ -53,7 +54,7 @@ pub(crate) fn run(what: u64) {
             spin();
         }
         FAULT_AT_ONCE => fault(),
-        FAULT_FIRST => {
+        FAULT_FIRST | WAIT => {
             sleep_until(Instant::after(Nanos::new(50_000)));
             fault();
         }
@@ -88,6 +89,7 @@ fn high(argument: u64) {
             let _ = receive(1, Instant::NEVER);
         }
         FAULT_LOW => sleep_until(Instant::NEVER),
+        WAIT => wait(),
         HASH => hash(1),
         _ => serve(),
     }
@@ -108,9 +110,14 @@ fn low(argument: u64) {
         }
         MEASURE => mix::echo(),
         HOLD => registers::answer(),
+        WAIT => wait(),
         HASH => hash(2),
         _ => serve(),
     }
+}
+
+fn wait() {
+    let _ = Semaphore::new(0).take(Instant::NEVER);
 }
 
 fn fails(_: u64) {

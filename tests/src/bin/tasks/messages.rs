@@ -1,5 +1,6 @@
 //! Messages: calls and replies, rights, and what becomes of them when a task dies.
 
+use takt_abi::FaultKind;
 use takt_kernel::task::{Ended, all};
 use takt_kernel::thread::count_times;
 use takt_kernel::time::{Instant, Nanos, sleep_until};
@@ -20,6 +21,8 @@ fn code_of(task: Started) -> Result<u64, Failure> {
 /// The keeper in other roles.
 const BELL: (usize, u64) = (KEEPER.0, 5);
 const SUPERVISOR: (usize, u64) = (KEEPER.0, 6);
+/// One with a watchdog, as a client.
+const WATCHED: (usize, u64) = (7, CLIENT.1);
 
 target_test! {
     /// A task calls another, which has all six words and the badge, and its reply comes back; notifications are added up.
@@ -64,6 +67,27 @@ target_test! {
         let server = start(SERVER, 0)?;
         start(CLIENT, 8)?.succeeds()?;
         server.succeeds()
+    }
+
+    /// Semaphores: what a handle does not allow is refused, a wait has an end, zero and never too, and a permit comes to whom it wakes.
+    fn semaphores_are_taken_and_given(Shared) {
+        let server = start(SERVER, 0)?;
+        start(CLIENT, 22)?.succeeds()?;
+        server.succeeds()
+    }
+
+    /// Who is stopped while it waits for a permit has left the queue, in each of its lives: another one has the permit that comes then.
+    fn who_dies_waiting_takes_no_permit(Shared) {
+        let before = all()[WATCHED.0].generation();
+        let keeper = start(KEEPER, 3)?;
+        let ended = start(WATCHED, 23)?.end()?;
+        check!(matches!(ended, Ended::Stopped(fault) if fault.kind == FaultKind::Watchdog), "it was {ended:?}");
+        check!(all()[WATCHED.0].generation() >= before + 3, "too few lives");
+        let server = start(SERVER, 0)?;
+        start(CLIENT, 24)?.succeeds()?;
+        server.succeeds()?;
+        start(CLIENT, 6)?.succeeds()?;
+        keeper.succeeds()
     }
 
     /// A task that logs without end: what is too much is dropped at once, so that it takes no long time either.

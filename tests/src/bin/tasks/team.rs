@@ -29,6 +29,7 @@ const MEASURE: u32 = 6;
 const HASH: u32 = 7;
 const FAULT_AT_ONCE: u32 = 8;
 const HOLD: u32 = 10;
+const WAIT: u32 = 11;
 
 fn started(what: u32) -> Result<Started, Failure> {
     start((TEAM, 23), what)
@@ -107,7 +108,7 @@ target_test! {
     /// A fault of any of them stops all, whatever they do and however important they are, and is told as it is; each life
     /// has its memory as at first.
     fn a_fault_of_a_thread_is_its_tasks(Shared) {
-        for what in [FAULT_HIGH, FAULT_LOW, FAULT_FIRST] {
+        for what in [FAULT_HIGH, FAULT_LOW, FAULT_FIRST, WAIT] {
             faults(TEAM, &[HIGH, LOW], what, 3)?;
         }
         Ok(())

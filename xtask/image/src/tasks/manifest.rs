@@ -3,6 +3,7 @@
 mod device;
 mod order;
 mod region;
+mod semaphore;
 mod timing;
 
 use std::collections::HashSet;
@@ -16,6 +17,8 @@ use device::Device;
 pub(super) use device::Dma;
 use region::Region;
 pub(super) use region::{Mapped, Source};
+pub(super) use semaphore::Right as SemaphoreRight;
+use semaphore::{Granted, Semaphore};
 pub use timing::Timing;
 
 use super::build::base;
@@ -54,6 +57,9 @@ pub struct Manifest {
     /// What tasks share.
     #[serde(rename = "region", default)]
     pub regions: Vec<Region>,
+    /// What tasks wait for and give each other.
+    #[serde(rename = "semaphore", default)]
+    pub semaphores: Vec<Semaphore>,
     /// The devices that tasks have.
     #[serde(rename = "device", default)]
     pub devices: Vec<Device>,
@@ -105,6 +111,9 @@ pub struct Task {
     /// Whom it knows; a handle is a place in here.
     #[serde(default)]
     pub peers: Vec<Peer>,
+    /// Its semaphores; a handle is a place in here.
+    #[serde(default)]
+    pub semaphores: Vec<Granted>,
     /// The task that it is a further thread of.
     #[serde(skip)]
     pub thread_of: Option<usize>,
@@ -127,6 +136,8 @@ struct Thread {
     watchdog_us: Option<u64>,
     #[serde(default)]
     peers: Vec<Peer>,
+    #[serde(default)]
+    semaphores: Vec<Granted>,
 }
 
 impl Thread {
@@ -149,6 +160,7 @@ impl Thread {
             watchdog_us: self.watchdog_us,
             machine_watchdog_ms: None,
             peers: self.peers,
+            semaphores: self.semaphores,
             thread_of: Some(number),
         }
     }
@@ -239,6 +251,12 @@ impl Manifest {
                 line.map_or(1, |at| at + 1)
             );
         }
+        for (number, semaphore) in manifest.semaphores.iter().enumerate() {
+            let at = |key: &str| places.line("semaphore", number, key);
+            semaphore
+                .check(&manifest.semaphores[..number])
+                .map_err(|(key, error)| error.context(format!("line {}", at(key))))?;
+        }
         for (number, task) in manifest.tasks.iter().enumerate() {
             let at = |key: &str| line_of(number, key);
             let name = &task.name;
@@ -320,6 +338,8 @@ impl Manifest {
                     );
                 }
             }
+            semaphore::check_granted(&task.semaphores, &manifest.semaphores)
+                .with_context(|| format!("line {}", at("semaphores")))?;
         }
         order::check(&manifest.tasks, |number| line_of(number, "peers"))?;
         order::check_chains(&manifest.tasks, |number| line_of(number, "name"))?;

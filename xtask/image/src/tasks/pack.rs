@@ -12,7 +12,7 @@ use object::{Endianness, Object, ObjectSymbol};
 use takt_abi::REGION;
 
 use super::build::base;
-use super::manifest::{Dma, Manifest, Mapped, Right, Source, Task};
+use super::manifest::{Dma, Manifest, Mapped, Right, SemaphoreRight, Source, Task};
 use super::{events, strings};
 use events::Events;
 
@@ -173,6 +173,13 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
             "static REGION_{number}: Memory<{size}> = Memory::new();"
         )?;
     }
+    for (number, semaphore) in manifest.semaphores.iter().enumerate() {
+        let (initial, maximum) = (semaphore.initial, semaphore.maximum);
+        writeln!(
+            statics,
+            "static SEMAPHORE_{number}: takt_kernel::sync::Semaphore = takt_kernel::sync::Semaphore::new({initial}, {maximum});"
+        )?;
+    }
     let mut tasks = String::new();
     let mut elves = String::new();
     for (number, (task, program)) in manifest.tasks.iter().zip(programs).enumerate() {
@@ -245,8 +252,10 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
         writeln!(
             statics,
             "static PEERS_{number}: &[Peer] = &[{}];\n\
+             static SEMAPHORES_{number}: &[takt_kernel::task::Granted] = &[{}];\n\
              thread_stack!(static STACK_{number}: KERNEL_STACK_SIZE);",
-            peers(manifest, &manifest.tasks[number])?
+            peers(manifest, &manifest.tasks[number])?,
+            semaphores(manifest, &manifest.tasks[number])?
         )?;
         tasks += &declare(manifest, programs, number)?;
     }
@@ -312,7 +321,7 @@ fn declare(manifest: &Manifest, programs: &[Program], number: usize) -> Result<S
         "Task::new(Program {{ name: {:?}, argument: {}, first: {first}, threads: &{:?}, has_threads: {}, stacks: USER_STACKS_{first}, \
          priority: {}, cpu: {}, entry: {entry:#x}, rsp: {:#x}, base: {:#x}, segments: SEGMENTS_{first}, \
          data: DATA_{first}, data_at: {:#x}, data_size: {:#x}, memory: MEMORY_{first}.cell(), \
-         supervisor: {supervisor:?}, budget: {}, watchdog: takt_kernel::time::Nanos::from_micros({}), is_timed: {}, peers: PEERS_{number}, mappings: MAPPINGS_{first}, \
+         supervisor: {supervisor:?}, budget: {}, watchdog: takt_kernel::time::Nanos::from_micros({}), is_timed: {}, peers: PEERS_{number}, semaphores: SEMAPHORES_{number}, mappings: MAPPINGS_{first}, \
          interrupts: {interrupts}, interrupt_notifications: {told:#x}, events_at: {:#x}, events: {}, ports: {ports}, \
          stack: &STACK_{number} }}),\n",
         task.name,
@@ -438,6 +447,27 @@ fn peers(manifest: &Manifest, task: &Task) -> Result<String> {
             text,
             "Peer {{ task: {number}, rights: {rights}, short: {short}, badge: {} }}, ",
             peer.badge
+        )?;
+    }
+    Ok(text)
+}
+
+/// A task's semaphores, as Rust.
+fn semaphores(manifest: &Manifest, task: &Task) -> Result<String> {
+    let mut text = String::new();
+    for granted in &task.semaphores {
+        let mut all = manifest.semaphores.iter();
+        let number = all
+            .position(|it| it.name == granted.name)
+            .context("a semaphore that there is not")?;
+        let right = |right: &SemaphoreRight| match right {
+            SemaphoreRight::Take => takt_abi::rights::TAKE,
+            SemaphoreRight::Give => takt_abi::rights::GIVE,
+        };
+        let rights = granted.rights.iter().map(right).fold(0, |all, it| all | it);
+        write!(
+            text,
+            "takt_kernel::task::Granted {{ semaphore: &SEMAPHORE_{number}, rights: {rights} }}, "
         )?;
     }
     Ok(text)

@@ -547,3 +547,81 @@ fn further_threads_stand_behind_the_tasks() {
         is_refused(&good, old, new, words);
     }
 }
+
+#[test]
+fn semaphores_are_given_by_name() {
+    let good = format!(
+        "{GOOD}semaphores = [{{ name = \"s\", rights = [\"take\"] }}, {{ name = \"t\", rights = [\"give\", \"take\"] }}]\n\n\
+         [[semaphore]]\nname = \"s\"\ninitial = 1\nmaximum = 2\n\n[[semaphore]]\nname = \"t\"\nmaximum = 1\n"
+    );
+    let manifest = Manifest::parse(Path::new("m"), &good).unwrap();
+    let granted = &manifest.tasks[1].semaphores;
+    assert_eq!(
+        (&*granted[0].name, &granted[1].rights[..]),
+        ("s", &[SemaphoreRight::Give, SemaphoreRight::Take][..])
+    );
+    assert!(manifest.tasks[0].semaphores.is_empty());
+    for (old, new, words) in [
+        (
+            "name = \"s\", rights",
+            "name = \"u\", rights",
+            "line 14: there is no semaphore `u`",
+        ),
+        (
+            "name = \"t\", rights",
+            "name = \"s\", rights",
+            "line 14: it has `s` twice",
+        ),
+        (
+            "rights = [\"take\"]",
+            "rights = []",
+            "line 14: the handle of `s` allows nothing",
+        ),
+        (
+            "rights = [\"take\"]",
+            "rights = [\"call\"]",
+            "unknown variant `call`",
+        ),
+        (
+            "initial = 1",
+            "initial = 3",
+            "line 18: a semaphore begins with 2",
+        ),
+        (
+            "maximum = 2",
+            "maximum = 0",
+            "line 19: a semaphore has from one permit",
+        ),
+        (
+            "maximum = 1",
+            "maximum = 2147483648",
+            "line 23: a semaphore has from one permit",
+        ),
+        (
+            "name = \"t\"\nmaximum",
+            "name = \"s\"\nmaximum",
+            "line 22: there are two semaphores",
+        ),
+        (
+            "name = \"t\"\nmaximum",
+            "name = \"t t\"\nmaximum",
+            "line 22: `t t` is no name",
+        ),
+        (
+            "name = \"t\"\nmaximum",
+            "name = \"t\"\ncount = 1\nmaximum",
+            "line 23: unknown field",
+        ),
+    ] {
+        is_refused(&good, old, new, words);
+    }
+    let many: String = (0..17)
+        .map(|it| format!("{{ name = \"s{it}\", rights = [\"take\"] }}, "))
+        .collect();
+    is_refused(
+        &good,
+        "{ name = \"t\", rights = [\"give\", \"take\"] }",
+        &many,
+        "line 14: more than 16 semaphores",
+    );
+}
