@@ -106,11 +106,13 @@ pub(crate) fn waiters_changed(thread: TcbRef) {
 /// has a priority that it inherited, which it is about to lose, it is.
 #[inline(always)]
 pub(crate) fn replied(scheduled: &mut Scheduled, cpu: CpuRef) {
-    if scheduled.cpu(cpu).charged.is_none() {
+    let Some(charged) = scheduled.cpu(cpu).charged else {
         return;
-    }
+    };
     let running = scheduled.running_on(cpu);
-    if running.prio == running.base {
+    let own = task_of(running).and_then(Task::account);
+    let is_own = own.is_some_and(|own| core::ptr::eq(own, charged));
+    if !is_own && running.prio == running.base {
         recharge_running(scheduled, cpu, tsc::now());
     }
 }

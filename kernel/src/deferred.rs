@@ -27,6 +27,8 @@ use crate::config::{MAX_THREADS, MAX_TIMERS};
 use crate::lock::{self, NR_LOCKS};
 use crate::preempt::PreemptGuard;
 use crate::section::{self, Any, Kernel, Kind, Scheduled, Section};
+#[cfg(feature = "tasks")]
+use crate::task::overrun;
 use crate::thread_set::ThreadSet;
 use crate::timers;
 use crate::waiters::Waiters;
@@ -211,7 +213,14 @@ fn arm<K: Kind>(mut section: Section<K, Scheduled>) {
     timers::insert_and_leave(section, TIMER, tsc::now());
 }
 
-/// Does some of it: of the first object of a list, and of one walk. Neither keeps the other waiting.
+/// Has the timer come for what others have left word of.
+#[cfg(feature = "tasks")]
+pub(crate) fn come() {
+    arm(section::own());
+}
+
+/// Does some of it: of the first object of a list, and of one walk. Neither keeps the other waiting. Where no walk is left, one
+/// supervisor is told of a budget.
 ///
 /// # Context
 /// A timer's function.
@@ -225,9 +234,14 @@ pub(crate) fn run(walk: impl FnOnce(ThreadId)) {
     }
     if let Some(tid) = WALKS.take() {
         walk(tid);
+    } else {
+        #[cfg(feature = "tasks")]
+        overrun::tell_next();
     }
     let section = section::own();
     let is_more = LEFT.load(Relaxed) != 0 || !WALKS.is_empty();
+    #[cfg(feature = "tasks")]
+    let is_more = is_more || overrun::is_any_to_tell();
     if is_more {
         arm(section);
     } else {

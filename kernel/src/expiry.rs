@@ -126,6 +126,13 @@ fn expire_others(scheduled: &mut Scheduled, cpu: CpuRef, at: u64) {
     while !apic::is_other_pending() {
         proof::bounded!("timers that are due behind the first");
         let next = scheduled.cpu(cpu).timers.pop_further_expired(at);
+        #[cfg(feature = "tasks")]
+        if next.is_some_and(|next| next.0 == timers::SLICE)
+            && scheduled.cpu(cpu).charged.is_some()
+        {
+            // What becomes of a budget is another interrupt's.
+            return timers::insert(scheduled, timers::SLICE, at);
+        }
         if !next.is_some_and(|next| run(scheduled, cpu, next, at)) {
             return;
         }
@@ -148,7 +155,8 @@ fn run(scheduled: &mut Scheduled, cpu: CpuRef, (id, deadline): (TimerId, u64), a
     } else {
         #[cfg(feature = "tasks")]
         if overrun::expired(scheduled, cpu) {
-            return scheduled.cpu(cpu).timers.earliest_deadline() <= at;
+            // That is long enough for one interrupt.
+            return false;
         }
         quantum::quantum_expired(scheduled, cpu);
     }

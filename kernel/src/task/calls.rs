@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use takt_abi::{Call, Error, FaultKind, lease};
 
-use super::fault::Fault;
+use super::fault::{Fault, Pending};
 use super::frame::Frame;
 use super::ipc::deadline;
 use super::object::Task;
@@ -184,8 +184,9 @@ fn stop_at_call(task: &'static Task, frame: &Frame, kind: FaultKind, about: u64)
     patchable_function_entry(prefix_nops = 0, entry_nops = 0)
 )]
 pub(crate) extern "C" fn fault(frame: &ExceptionFrame) -> ! {
-    // What is in store for the task from now on is not why it is here.
-    let pending = current().take_pending();
+    // What is in store for the task since the exception is not why it is here.
+    let is_in_store = frame.rip == Pending::PLACE;
+    let pending = current().take_pending().filter(|_| is_in_store);
     ring3::enable_interrupts_in_thread();
     if let Some((kind, rip)) = pending {
         stop_at(frame, kind, rip, false);

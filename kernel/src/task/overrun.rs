@@ -3,20 +3,24 @@
 //! The timer of the running thread's slice comes when nothing is left. A task that has used its own is throttled until its period
 //! begins anew, or stopped by a fault. Where another task has used it that serves a call of its, the call ends with
 //! [`Error::BudgetSpent`], and the other one goes on by its own. Either is told to the supervisor by a notification, once
-//! a period at most. All of it takes the same time whatever else there is, but for what a chain of lent priorities takes, which the
-//! timer for what is deferred does.
+//! a period at most. All of it takes the same time whatever else there is, but for what a chain of lent priorities takes.
+//!
+//! It is done in steps, an interrupt for each, so that whatever else is due comes in between: the task is throttled, or its call
+//! ended; the timer for what is deferred walks along the chain, and comes once more to tell the supervisor.
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_abi::{Error, FaultKind};
 
 use super::account::NO_LIFE;
-use super::object::{Task, all};
+use super::object::{MAX_TASKS, Task, all};
 use super::program::{Budget, Overrun};
+use crate::arch::lock_prefix::locked_if_smp;
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::{interrupts, tsc};
 use crate::budget;
 use crate::clock::Nanos;
+use crate::deferred;
 use crate::probe::trace;
 use crate::sched;
 use crate::section::{self, Scheduled};
@@ -92,13 +96,8 @@ impl Task {
 #[inline(never)]
 pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
     let now = tsc::now();
-    if scheduled.cpu(cpu).charged.is_none() {
-        return false;
-    }
-    // It may have died meanwhile.
-    budget::recharge_running(scheduled, cpu, now);
     let Some(account) = scheduled.cpu(cpu).charged else {
-        return true;
+        return false;
     };
     if account.charge(now) {
         timers::insert(scheduled, timers::SLICE, account.exhaustion());
@@ -106,11 +105,16 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
     }
     let me = TcbRef::current();
     let task = Task::of_account(account);
+    let is_own = core::ptr::eq(&raw const task.space, scheduled.look_at(me).space);
+    // Who lent it may have died meanwhile, or wait no longer.
+    if !is_own && !(task.is_alive() && task.waits_to_be_served(scheduled)) {
+        budget::recharge_running(scheduled, cpu, now);
+        return true;
+    }
     // Between two lives nothing can stop it. It begins the next one with its debt.
     if account.life.load(Relaxed) != task.port.life.load(Relaxed) {
         return true;
     }
-    let is_own = core::ptr::eq(&raw const task.space, scheduled.look_at(me).space);
     let is_first = account.tell();
     let what = match is_own {
         false => ENDS_CALL,
@@ -125,13 +129,35 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
     }
     match what {
         STOPS => task.stop_at_next(me, FaultKind::BudgetOverrun),
-        ENDS_CALL => task.end_call(scheduled, cpu, now),
+        // The walk that follows finds whose account the running thread is charged to.
+        ENDS_CALL => task.end_wait(scheduled, Error::BudgetSpent),
         _ => task.throttle(scheduled, cpu, account),
     }
     if is_first && what != STOPS {
-        scheduled.nest(|| task.tell_supervisor());
+        locked_if_smp!(TO_TELL.fetch_or(1 << task.number(), Relaxed));
+        scheduled.nest(deferred::come);
     }
     true
+}
+
+/// A bit for each task whose supervisor has yet to be told that its budget is used up.
+static TO_TELL: AtomicU64 = AtomicU64::new(0);
+const _: () = assert!(MAX_TASKS <= u64::BITS as usize);
+
+/// Whether there are such tasks.
+pub(crate) fn is_any_to_tell() -> bool {
+    TO_TELL.load(Relaxed) != 0
+}
+
+/// Tells the supervisor of one of them, if there is one. In the interrupt for what is deferred.
+pub(crate) fn tell_next() {
+    let Some(number) = TO_TELL.load(Relaxed).checked_ilog2() else {
+        return;
+    };
+    locked_if_smp!(TO_TELL.fetch_and(!(1 << number), Relaxed));
+    if let Some(task) = all().get(number as usize) {
+        task.tell_supervisor();
+    }
 }
 
 /// The period of this task begins anew.
@@ -184,10 +210,9 @@ impl Task {
         timers::insert(scheduled, id, account.end());
     }
 
-    /// Its thread, which has called, waits no longer: whoever serves it has used its budget.
-    fn end_call(&self, scheduled: &mut Scheduled, cpu: CpuRef, now: u64) {
-        self.end_wait(scheduled, Error::BudgetSpent);
-        budget::recharge_running(scheduled, cpu, now);
+    /// Whether its thread waits for a reply, or is about to.
+    fn waits_to_be_served(&self, scheduled: &Scheduled) -> bool {
+        !scheduled.look_at(self.port.thread()).blocked_on.is_null()
     }
 
     /// Its supervisor receives what the manifest says.

@@ -416,8 +416,7 @@ global_asm!(
         "mov ecx, {EXCEPTION_END} / 8",
         "mov rsp, rdi",
         "rep movsq",
-        "mov rsi, cr2",
-        "mov [rsp + {EXCEPTION_SS}], rsi", // which is the same for all tasks
+        "mov rsi, cr2", // takes the place of ss, which is the same for all tasks
         "jmp takt_ipc_fault",
         ".pushsection .rodata.takt_clac, \"a\"",
         "takt_clac_end:",
@@ -464,7 +463,6 @@ global_asm!(
     EXCEPTION_END = const size_of::<ExceptionFrame>(),
     TASK_FRAME = const TASK_FRAME,
     EXCEPTION_VECTOR = const offset_of!(ExceptionFrame, vector),
-    EXCEPTION_SS = const offset_of!(ExceptionFrame, ss),
     EXCEPTION_CS = const offset_of!(ExceptionFrame, cs),
     RESUME = const offset_of!(Tcb, resume),
     STACK_TOP = const offset_of!(Tcb, stack_top),

@@ -285,7 +285,6 @@ global_asm!(
     // A task's exception, on its thread's stack: the frame is at rsp, with the address of a page fault in the place of ss.
     ".global takt_task_fault",
     "takt_task_fault:",
-    keeps!("ldmxcsr [rip + takt_mxcsr]"),
     "mov rdi, rsp",
     "xor ebp, ebp",
     "call {fault}",

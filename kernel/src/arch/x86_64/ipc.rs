@@ -88,6 +88,11 @@ global_asm!(
     keeps!("fxsave64 [r8 + {FPU}]"),
     "rdfsbase rcx",
     "mov [r8 + {FS}], rcx",
+    "TAKT_IPC_ENTER",
+    ".endm",
+    //
+    // The same where nothing of that space is kept.
+    ".macro TAKT_IPC_ENTER",
     "xor eax, eax",
     "mov ds, eax",
     "mov es, eax",
@@ -298,8 +303,7 @@ global_asm!(
     // It has those that it waits for.
     "mov edx, ecx",
     "and edx, r11d",
-    "not r11d",
-    "and ecx, r11d",
+    "xor ecx, edx",
     "mov [r9 + {BITS}], ecx",
     "mov dword ptr [r9 + {OPEN}], 0",
     // The running thread is ready, and goes on as from any call that has succeeded.
@@ -362,22 +366,29 @@ global_asm!(
     "pop rsp",
     "sysretq",
     //
-    // A task's exception, with its frame at rsp and the address of a page fault in the place of ss: a message to the supervisor, if
-    // that is more important. The thread is ready, and goes on when it is next.
+    // A task's exception, with its frame at rsp and the address of a page fault in rsi: a message to the supervisor, if that is more
+    // important. The thread is ready, and goes on when it is next. Whoever is pending comes in between: to it this is the task's
+    // thread in the kernel. What the task had in the FPU is not kept, since it does not go on.
     ".global takt_ipc_fault",
     "takt_ipc_fault:",
+    keeps!("ldmxcsr [rip + takt_mxcsr]"),
+    "sti",
+    // One instruction at least, or nothing comes in between.
+    "mov [rsp + {ADDRESS}], rsi",
+    "cli",
     "mov rdi, gs:[{CURRENT}]",
     "cmp byte ptr gs:[{PREEMPT}], {NO_RESCHED}",
     "jne takt_task_fault",
     "cmp dword ptr [takt_listeners], 0",
     "jne takt_task_fault",
     "mov r8, [rdi + {SPACE}]",
+    "cmp r8, gs:[{LIVE}]", // else the FPU has another's by now
+    "jne takt_task_fault",
     "mov r9, [r8 + {SUPERVISOR}]",
     "test r9, r9",
     "jz takt_task_fault",
-    "mov ecx, [r9 + {OPEN}]",
-    "test ecx, ecx",
-    "jz takt_task_fault",
+    "cmp dword ptr [r9 + {OPEN}], 0",
+    "je takt_task_fault",
     "mov r10, [r9 + {THREAD}]",
     "cmp qword ptr [r10 + {RESUME}], offset takt_resume_call",
     "jne takt_task_fault",
@@ -407,7 +418,7 @@ global_asm!(
     "mov r13, [rsp + {CODE}]",
     "mov r14, [rsp + {EXCEPTION_RSP}]",
     "mov r15d, [r8 + {GENERATION}]",
-    "TAKT_IPC_GO",
+    "TAKT_IPC_ENTER",
     ".text",
     CURRENT = const percpu::CURRENT,
     PREEMPT = const percpu::PREEMPT,
