@@ -127,8 +127,7 @@ fn expire_others(scheduled: &mut Scheduled, cpu: CpuRef, at: u64) {
         proof::bounded!("timers that are due behind the first");
         let next = scheduled.cpu(cpu).timers.pop_further_expired(at);
         #[cfg(feature = "tasks")]
-        if next.is_some_and(|next| next.0 == timers::SLICE)
-            && scheduled.cpu(cpu).charged.is_some()
+        if next.is_some_and(|next| next.0 == timers::SLICE) && scheduled.cpu(cpu).charged.is_some()
         {
             // What becomes of a budget is another interrupt's.
             return timers::insert(scheduled, timers::SLICE, at);

@@ -134,14 +134,18 @@ unsafe fn patch_out_clac() {
 /// The running thread, which is in `space`, leaves the kernel for good: what it comes back by begins at its stack's top.
 ///
 /// # Safety
-/// The space has code there. Nothing on the thread's stack is needed any more, and preemption is enabled.
-pub(crate) unsafe fn enter(space: &Space, rip: usize, rsp: usize, argument: u64) -> ! {
+/// The space has code there and is [renewed](renew). Nothing on the thread's stack is needed any more, and preemption is enabled.
+pub(crate) unsafe fn enter(rip: usize, rsp: usize, argument: u64) -> ! {
     super::interrupts::disable();
-    forget(space);
-    // SAFETY: interrupts are off, and the space is to be put into force anew.
-    unsafe { space.reset() };
     // SAFETY: the caller's duty.
     unsafe { takt_enter_task(rip, rsp, argument) }
+}
+
+/// Gives the running thread's space what a life begins with in the FPU and `fs`. With interrupts on, since it takes long.
+pub(crate) fn renew(space: &Space) {
+    leave(space);
+    // SAFETY: the CPU has nothing of it from here on, until the thread is in ring 3 again.
+    unsafe { space.reset() };
 }
 
 /// What the FPU has of `space` is of an earlier life, and is not kept. Interrupts are off.

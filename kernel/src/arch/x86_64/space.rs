@@ -31,14 +31,26 @@ unsafe impl Sync for Space {}
 #[repr(C, align(16))]
 struct Fpu([u16; 256]);
 
+/// The control word of the x87 FPU and MXCSR, with all exceptions masked.
+const CONTROL: u16 = 0x37f;
+const MXCSR: u16 = 0x1f80;
+
 impl Fpu {
+    /// The first bytes of [`new`](Self::new), behind which all are zeros.
+    const BEGIN: [u8; 32] = {
+        let mut bytes = [0; 32];
+        [bytes[0], bytes[1]] = CONTROL.to_le_bytes();
+        [bytes[24], bytes[25]] = MXCSR.to_le_bytes();
+        bytes
+    };
+
     /// What a task begins with: all exceptions masked, and all registers empty and zero.
     ///
     /// Source: Intel SDM vol. 1, 10.5.1 (FXSAVE area).
     const fn new() -> Self {
         let mut area = [0; 256];
-        area[0] = 0x37f;
-        area[12] = 0x1f80;
+        area[0] = CONTROL;
+        area[12] = MXCSR;
         Self(area)
     }
 }
@@ -159,7 +171,7 @@ impl Space {
     /// It is in force nowhere, or will be put into force anew before its task runs.
     pub(crate) unsafe fn reset(&self) {
         // SAFETY: the CPU has none of it, by the caller's promise.
-        unsafe { *self.fpu.get() = Fpu::new() };
+        unsafe { fill(self.fpu.get().cast(), size_of::<Fpu>(), &Fpu::BEGIN) };
         // SAFETY: nor this of it.
         unsafe { *self.fs.get() = 0 };
     }

@@ -1,17 +1,17 @@
 //! What comes in the middle of a call: a non-maskable interrupt, and the end of whoever calls or is called, at every instruction
 //! of the way there and back, by the short way and by the long one.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_abi::FaultKind;
 use takt_kernel::irq;
-use takt_kernel::task::Ended;
+use takt_kernel::task::{Ended, all};
 use takt_kernel::thread::count_times;
 use takt_kernel::time::{Expiry, Instant, Nanos, Timer, sleep_until};
 use takt_tests::harness::{Failure, Outcome, number};
 use takt_tests::{check, check_eq, interrupt, note, target_test};
 
-use crate::{CLIENT, KEEPER, SERVER, Started, start};
+use crate::{CLIENT, KEEPER, SERVER, Started, VICTIM, start};
 
 /// The client calls at each multiple of this.
 const PERIOD: u64 = 200_000;
@@ -199,6 +199,58 @@ target_test! {
         let server = start(SERVER, 0)?;
         by_both(|nr| at_every_instruction(server_ends, nr))?;
         server_and_supervisor_end(server, supervisor)
+    }
+}
+
+/// How late the timer's interrupt was, and whether the task lived then that was to fault.
+static LATE: AtomicU64 = AtomicU64::new(0);
+static LIVED: AtomicBool = AtomicBool::new(false);
+
+fn note_arrival(_: usize, expiry: Expiry) {
+    LATE.store((expiry.at - expiry.deadline).get(), Relaxed);
+    LIVED.store(all()[VICTIM.0].is_alive(), Relaxed);
+}
+
+/// What it executes that stops it.
+const UD2: u32 = 8;
+/// The longest section with interrupts off, of whatever a task does.
+const SECTION: u64 = 100;
+
+/// A task faults, and the timer comes so many instructions after its start: whether it lived then, and how late the interrupt was.
+fn arrival(timer: Timer, instructions: u64) -> Result<(bool, u64), Failure> {
+    timer.arm(Instant::from_cycles(Instant::now().cycles() + instructions));
+    match start(VICTIM, UD2)?.end()? {
+        Ended::Stopped(fault) if fault.kind == FaultKind::InvalidOpcode => {}
+        _ => return Err(Failure::new(format_args!("it was not stopped"))),
+    }
+    Ok((LIVED.load(Relaxed), LATE.load(Relaxed)))
+}
+
+target_test! {
+    /// From where a life is entered to the message of the task's fault an interrupt waits for one section at most, at whichever
+    /// instruction it comes.
+    fn a_fault_keeps_nothing_waiting(Alone) {
+        let supervisor = start(SUPERVISOR, 0)?;
+        let timer = Timer::new(note_arrival, 0)?;
+        let (mut at, mut has_lived) = (0, false);
+        loop {
+            let (lives, _) = arrival(timer, at)?;
+            if has_lived && !lives {
+                break;
+            }
+            has_lived |= lives;
+            check!(at < 100_000, "the window is not that of a fault");
+            at += 50;
+        }
+        let mut latest = 0;
+        for number in at - 600..at + 100 {
+            latest = latest.max(arrival(timer, number)?.1);
+        }
+        note!("an interrupt was {latest} instructions late at most");
+        check!(latest <= SECTION, "an interrupt was {latest} instructions late");
+        start(CLIENT, 6)?.end()?;
+        supervisor.end()?;
+        Ok(())
     }
 }
 

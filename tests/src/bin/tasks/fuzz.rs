@@ -23,8 +23,8 @@ const CONTROLS: u64 = 17;
 /// The way from a deadline to a sleeping task beside one that runs (`bench.task-deadline-busy`), in nanoseconds, which are
 /// instructions.
 const WAY: u64 = 224;
-/// The longest section of the others, in which the deadline may come: a fault, until the supervisor runs (`bench.task-fault`).
-const SECTION: u64 = 145;
+/// The longest section of the others, in which the deadline may come: the one in which a life is given its priority.
+const SECTION: u64 = 102;
 /// An interrupt in which the time of a less important task comes, in a wait for a reply; it may come before or behind the deadline's.
 const TIME_OUT: u64 = 255;
 /// The observer, the server and the fuzzer have such times, one at once.
