@@ -37,7 +37,7 @@ pub struct Task {
     pub(super) priority: AtomicU8,
     /// Which life it lives, or lived last, from 1 on.
     pub(crate) generation: AtomicU32,
-    /// The port of its supervisor, or null.
+    /// The port of its supervisor, or its own, by which it does not wait to receive when it faults.
     pub(crate) supervisor: AtomicPtr<Port>,
     /// What that is told that it has received when the task faults.
     pub(crate) fault_value: AtomicU64,
@@ -148,7 +148,7 @@ impl Task {
         // The short way is not for those that have a budget, nor for a task whose other threads are to be stopped first.
         let supervisor =
             supervisor.filter(|it| it.program.budget.is_none() && !self.program.has_threads);
-        let port = supervisor.map_or(core::ptr::null(), |it| core::ptr::from_ref(&it.port));
+        let port = core::ptr::from_ref(&supervisor.unwrap_or(self).port);
         self.supervisor.store(port.cast_mut(), Relaxed);
         let value = (own as u64) << 32 | u64::from(MESSAGE | FAULT);
         self.fault_value.store(value, Relaxed);

@@ -385,8 +385,6 @@ global_asm!(
     "cmp r8, gs:[{LIVE}]", // else the FPU has another's by now
     "jne takt_task_fault",
     "mov r9, [r8 + {SUPERVISOR}]",
-    "test r9, r9",
-    "jz takt_task_fault",
     "cmp dword ptr [r9 + {OPEN}], 0",
     "je takt_task_fault",
     "mov r10, [r9 + {THREAD}]",
