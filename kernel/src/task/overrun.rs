@@ -107,7 +107,8 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
     let task = Task::of_account(account);
     let is_own = core::ptr::eq(&raw const task.space, scheduled.look_at(me).space);
     // Who lent it may have died meanwhile, or wait no longer.
-    if !is_own && !(task.is_alive() && task.waits_to_be_served(scheduled)) {
+    let is_lent = task.is_alive() && task.waits_to_be_served(scheduled);
+    if !is_own && !is_lent {
         budget::recharge_running(scheduled, cpu, now);
         return true;
     }
