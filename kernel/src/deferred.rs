@@ -16,6 +16,8 @@
 //! * While there is something to do, the timer of some CPU is armed or runs.
 
 use core::cell::Cell;
+#[cfg(feature = "tasks")]
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_scheduler::{ThreadId, TimerId};
@@ -27,8 +29,6 @@ use crate::config::{MAX_THREADS, MAX_TIMERS};
 use crate::lock::{self, NR_LOCKS};
 use crate::preempt::PreemptGuard;
 use crate::section::{self, Any, Kernel, Kind, Scheduled, Section};
-#[cfg(feature = "tasks")]
-use crate::task::overrun;
 use crate::thread_set::ThreadSet;
 use crate::timers;
 use crate::waiters::Waiters;
@@ -213,18 +213,56 @@ fn arm<K: Kind>(mut section: Section<K, Scheduled>) {
     timers::insert_and_leave(section, TIMER, tsc::now());
 }
 
-/// Has the timer come for what others have left word of.
+/// A bit for each task whose supervisor has yet to be told of a budget.
 #[cfg(feature = "tasks")]
-pub(crate) fn come() {
+static TO_TELL: AtomicU64 = AtomicU64::new(0);
+#[cfg(feature = "tasks")]
+const _: () = assert!(crate::config::MAX_TASKS <= u64::BITS as usize);
+
+/// Leaves it to the timer to tell the supervisor of the task of this number of its budget.
+#[cfg(feature = "tasks")]
+pub(crate) fn tell(number: usize) {
+    locked_if_smp!(TO_TELL.fetch_or(1 << number, Relaxed));
     arm(section::own());
 }
 
-/// Does some of it: of the first object of a list, and of one walk. Neither keeps the other waiting. Where no walk is left, one
-/// supervisor is told of a budget.
+/// What is left to others than an object.
+pub(crate) enum Left {
+    /// A walk along a chain of owners, from this thread on.
+    Walk(ThreadId),
+    /// A word to the supervisor of the task of this number.
+    #[cfg(feature = "tasks")]
+    Tell(usize),
+}
+
+/// Takes one of them out, walks first.
+#[inline(always)]
+fn take() -> Option<Left> {
+    let walk = WALKS.take().map(Left::Walk);
+    #[cfg(feature = "tasks")]
+    let walk = walk.or_else(|| {
+        let number = TO_TELL.load(Relaxed).checked_ilog2()?;
+        locked_if_smp!(TO_TELL.fetch_and(!(1 << number), Relaxed));
+        Some(Left::Tell(number as usize))
+    });
+    walk
+}
+
+/// Whether there is more of them.
+#[inline(always)]
+fn is_any_left() -> bool {
+    #[cfg(feature = "tasks")]
+    if TO_TELL.load(Relaxed) != 0 {
+        return true;
+    }
+    !WALKS.is_empty()
+}
+
+/// Does some of it: of the first object of a list, and one walk or one word. Neither keeps the other waiting.
 ///
 /// # Context
 /// A timer's function.
-pub(crate) fn run(walk: impl FnOnce(ThreadId)) {
+pub(crate) fn run(act: impl FnOnce(Left)) {
     let turn = TURN.load(Relaxed);
     let left = LEFT.load(Relaxed).rotate_right(turn);
     if left != 0 {
@@ -232,16 +270,11 @@ pub(crate) fn run(walk: impl FnOnce(ThreadId)) {
         TURN.store(number + 1, Relaxed);
         do_some(number as usize & (NR_LOCKS - 1));
     }
-    if let Some(tid) = WALKS.take() {
-        walk(tid);
-    } else {
-        #[cfg(feature = "tasks")]
-        overrun::tell_next();
+    if let Some(left) = take() {
+        act(left);
     }
     let section = section::own();
-    let is_more = LEFT.load(Relaxed) != 0 || !WALKS.is_empty();
-    #[cfg(feature = "tasks")]
-    let is_more = is_more || overrun::is_any_to_tell();
+    let is_more = LEFT.load(Relaxed) != 0 || is_any_left();
     if is_more {
         arm(section);
     } else {

@@ -21,7 +21,7 @@ use crate::budget;
 use crate::clock::Instant;
 use crate::config::{MAX_CPUS, MAX_THREADS};
 use crate::cpus::{self, is_smp};
-use crate::deferred;
+use crate::deferred::{self, Left};
 use crate::other_cpu;
 use crate::parts::{MUTEXES, WATCHERS};
 use crate::probe::{self, trace};
@@ -236,10 +236,14 @@ fn walk(scheduled: &mut Scheduled, owner: ThreadId) {
 
 /// The function of the timer for what was deferred.
 pub(crate) fn do_deferred(_: usize, _: Expiry) {
-    deferred::run(|tid| {
-        if MUTEXES {
-            // A chain that is too long ends there, as for whoever began.
-            let _ = pi::walk(tid);
+    deferred::run(|left| match left {
+        Left::Walk(tid) => {
+            if MUTEXES {
+                // A chain that is too long ends there, as for whoever began.
+                let _ = pi::walk(tid);
+            }
         }
+        #[cfg(feature = "tasks")]
+        Left::Tell(number) => overrun::tell(number),
     });
 }

@@ -8,14 +8,13 @@
 //! It is done in steps, an interrupt for each, so that whatever else is due comes in between: the task is throttled, or its call
 //! ended; the timer for what is deferred walks along the chain, and comes once more to tell the supervisor.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use takt_abi::{Error, FaultKind};
 
 use super::account::NO_LIFE;
-use super::object::{MAX_TASKS, Task, all};
+use super::object::{Task, all};
 use super::program::{Budget, Overrun};
-use crate::arch::lock_prefix::locked_if_smp;
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::{interrupts, tsc};
 use crate::budget;
@@ -135,28 +134,14 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
         _ => task.throttle(scheduled, cpu, account),
     }
     if is_first && what != STOPS {
-        locked_if_smp!(TO_TELL.fetch_or(1 << task.number(), Relaxed));
-        scheduled.nest(deferred::come);
+        scheduled.nest(|| deferred::tell(task.number()));
     }
     true
 }
 
-/// A bit for each task whose supervisor has yet to be told that its budget is used up.
-static TO_TELL: AtomicU64 = AtomicU64::new(0);
-const _: () = assert!(MAX_TASKS <= u64::BITS as usize);
-
-/// Whether there are such tasks.
-pub(crate) fn is_any_to_tell() -> bool {
-    TO_TELL.load(Relaxed) != 0
-}
-
-/// Tells the supervisor of one of them, if there is one. In the interrupt for what is deferred.
-pub(crate) fn tell_next() {
-    let Some(number) = TO_TELL.load(Relaxed).checked_ilog2() else {
-        return;
-    };
-    locked_if_smp!(TO_TELL.fetch_and(!(1 << number), Relaxed));
-    if let Some(task) = all().get(number as usize) {
+/// Tells the supervisor of the task of this number that its budget is used up. In the interrupt for what is deferred.
+pub(crate) fn tell(number: usize) {
+    if let Some(task) = all().get(number) {
         task.tell_supervisor();
     }
 }
