@@ -14,6 +14,7 @@
 
 use crate::arch::percpu::CpuRef;
 use crate::arch::{jump_label, proof, tsc};
+use crate::clock::Instant;
 use crate::section::{self, Scheduled};
 use crate::task::account::Account;
 use crate::task::object::Task;
@@ -126,7 +127,11 @@ fn change(scheduled: &mut Scheduled, cpu: CpuRef, to: Option<&'static Account>, 
         (Some(before), Some(to)) if core::ptr::eq(before, to) => {}
         (Some(before), Some(to)) => {
             before.charge(now);
-            timers::insert(scheduled, timers::SLICE, to.start(now));
+            timers::insert(
+                scheduled,
+                timers::SLICE,
+                Instant::from_cycles(to.start(now)),
+            );
         }
         (Some(before), None) => {
             before.charge(now);
@@ -135,7 +140,11 @@ fn change(scheduled: &mut Scheduled, cpu: CpuRef, to: Option<&'static Account>, 
         }
         (None, Some(to)) => {
             jump_label::listens(true);
-            timers::insert(scheduled, timers::SLICE, to.start(now));
+            timers::insert(
+                scheduled,
+                timers::SLICE,
+                Instant::from_cycles(to.start(now)),
+            );
         }
     }
 }

@@ -139,7 +139,7 @@ impl Instant {
     /// When the counter was 0: the machine's start, or a moment before.
     pub const ZERO: Self = Self(0);
     /// Later than everything: no time-out.
-    pub const NEVER: Self = Self(u64::MAX);
+    pub const NEVER: Self = Self(takt_scheduler::NEVER);
 
     /// Now.
     #[inline(always)]
@@ -169,6 +169,43 @@ impl Instant {
     }
 }
 
+impl Instant {
+    /// How long it is after `earlier`, which it is not before: else the difference modulo 2<sup>64</sup>. One instruction, where
+    /// `-` takes three.
+    #[inline(always)]
+    #[must_use]
+    pub const fn wrapping_since(self, earlier: Self) -> Cycles {
+        Cycles(self.0.wrapping_sub(earlier.0))
+    }
+
+    /// So much later, which is before [`Instant::NEVER`]: else the sum modulo 2<sup>64</sup>. One instruction, where `+` takes three.
+    #[inline(always)]
+    #[must_use]
+    pub const fn wrapping_add(self, time: Cycles) -> Self {
+        Self(self.0.wrapping_add(time.0))
+    }
+
+    /// The last instant not after it that is a multiple of `period` after [`Instant::ZERO`].
+    ///
+    /// # Panics
+    /// If `period` is no time.
+    #[inline(always)]
+    #[must_use]
+    pub const fn previous_multiple_of(self, period: Cycles) -> Self {
+        Self(self.0 / period.0 * period.0)
+    }
+
+    /// The first instant not before it that is a multiple of `period` after [`Instant::ZERO`].
+    ///
+    /// # Panics
+    /// If `period` is no time.
+    #[inline(always)]
+    #[must_use]
+    pub const fn next_multiple_of(self, period: Cycles) -> Self {
+        Self(self.0.next_multiple_of(period.0))
+    }
+}
+
 impl core::ops::Add<Cycles> for Instant {
     type Output = Self;
 
@@ -186,6 +223,16 @@ impl core::ops::AddAssign<Cycles> for Instant {
     }
 }
 
+impl core::ops::Sub<Cycles> for Instant {
+    type Output = Self;
+
+    /// So much earlier, at the earliest [`Instant::ZERO`].
+    #[inline(always)]
+    fn sub(self, time: Cycles) -> Self {
+        Self(self.0.saturating_sub(time.0))
+    }
+}
+
 impl core::ops::Sub for Instant {
     type Output = Cycles;
 
@@ -194,6 +241,53 @@ impl core::ops::Sub for Instant {
     fn sub(self, earlier: Self) -> Cycles {
         Cycles(self.0.saturating_sub(earlier.0))
     }
+}
+
+/// A time that is written while others read it: each access is one instruction, which orders nothing else.
+macro_rules! atomic {
+    ($(#[$doc:meta])* $name:ident of $unit:ident) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        #[repr(transparent)]
+        pub struct $name(AtomicU64);
+
+        impl $name {
+            /// It begins with that.
+            #[must_use]
+            pub const fn new(value: $unit) -> Self {
+                Self(AtomicU64::new(value.0))
+            }
+
+            /// What it is now.
+            #[inline(always)]
+            #[must_use]
+            pub fn load(&self) -> $unit {
+                $unit(self.0.load(Relaxed))
+            }
+
+            /// Sets it.
+            #[inline(always)]
+            pub fn store(&self, value: $unit) {
+                self.0.store(value.0, Relaxed);
+            }
+
+            /// Sets it; gives what it was.
+            #[inline(always)]
+            pub fn swap(&self, value: $unit) -> $unit {
+                $unit(self.0.swap(value.0, Relaxed))
+            }
+        }
+    };
+}
+
+atomic! {
+    /// A length of time in cycles, as a word that contexts share.
+    AtomicCycles of Cycles
+}
+
+atomic! {
+    /// A point in time, as a word that contexts share.
+    AtomicInstant of Instant
 }
 
 /// Notes the frequency of the TSC. At boot, before any timer.

@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use takt_scheduler::{Links, RunQueue, ThreadId};
 
+use crate::clock::Instant;
 use crate::config::{MAX_THREADS, TIMER_IDS};
 use crate::parts::WATCHERS;
 
@@ -26,8 +27,8 @@ pub(crate) struct CpuSched {
     /// CPU, one for each task with a budget that lives, and one while run times are counted.
     pub(crate) nr_watchers: u32,
     pub(crate) rq: RunQueue,
-    /// What the hardware timer is set to, or `u64::MAX`.
-    pub(crate) armed: u64,
+    /// What the hardware timer is set to, or [`Instant::NEVER`].
+    pub(crate) armed: Instant,
     /// Of the run queue, with the address of each thread's control block. A table for each CPU, since each changes its own at any
     /// time; and apart from that of the wait queues, since a thread may stand in both.
     pub(crate) links: Links<MAX_THREADS, u32>,
@@ -44,6 +45,12 @@ impl CpuSched {
         WATCHERS && self.nr_watchers != 0
     }
 
+    /// The deadline of the earliest timer; [`Instant::NEVER`] if none is armed.
+    #[inline(always)]
+    pub(crate) fn earliest_deadline(&self) -> Instant {
+        Instant::from_cycles(self.timers.earliest_deadline())
+    }
+
     /// There is one more reason for that, or one less.
     pub(crate) fn watch(&mut self, on: bool) {
         self.nr_watchers = if on {
@@ -58,7 +65,7 @@ impl CpuSched {
         self.rq = RunQueue::new(ThreadId::new(0));
         self.timers.reset();
         self.nr_watchers = u32::from(COUNTS_TIMES.load(Relaxed));
-        self.armed = u64::MAX;
+        self.armed = Instant::NEVER;
         #[cfg(feature = "tasks")]
         {
             self.charged = None;

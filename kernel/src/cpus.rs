@@ -6,7 +6,8 @@ use core::sync::atomic::{
 };
 
 use crate::arch::percpu::{self, CpuRef};
-use crate::arch::{apic, interrupts, jump_label, proof, tsc};
+use crate::arch::{apic, interrupts, jump_label, proof};
+use crate::clock::{Cycles, Instant};
 use crate::config::MAX_CPUS;
 
 jump_label::keys! {
@@ -80,7 +81,7 @@ static HALTED: AtomicU32 = AtomicU32::new(0);
 
 /// For how many cycles of the clock the others are to halt, before they are made to, and before the report begins all the same: some ten
 /// milliseconds.
-const PATIENCE: u64 = 1 << 25;
+const PATIENCE: Cycles = Cycles::new(1 << 25);
 
 /// Whether this CPU ends the machine.
 pub(crate) fn is_over() -> bool {
@@ -112,8 +113,8 @@ pub(crate) fn halt_others() {
         for cpu in bits(left()) {
             apic::send(CpuRef::of(cpu).apic_id.get(), how);
         }
-        let begun = tsc::now();
-        while left() != 0 && tsc::now() - begun < PATIENCE {
+        let begun = Instant::now();
+        while left() != 0 && Instant::now().wrapping_since(begun) < PATIENCE {
             core::hint::spin_loop();
         }
     }

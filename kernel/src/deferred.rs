@@ -22,9 +22,10 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_scheduler::{ThreadId, TimerId};
 
+use crate::arch::apic;
 use crate::arch::lock_prefix::locked_if_smp;
 use crate::arch::percpu::CpuRef;
-use crate::arch::{apic, tsc};
+use crate::clock::Instant;
 use crate::config::{MAX_THREADS, MAX_TIMERS};
 use crate::lock::{self, NR_LOCKS};
 use crate::preempt::PreemptGuard;
@@ -201,7 +202,7 @@ pub(crate) fn walk_on_and_enable(tid: ThreadId, guard: PreemptGuard) {
 /// Interrupts off.
 #[inline(never)]
 pub(crate) fn must_give_way() -> bool {
-    apic::is_any_pending() || timers::next_deadline().cycles() <= tsc::now()
+    apic::is_any_pending() || timers::next_deadline() <= Instant::now()
 }
 
 /// Has the timer come, unless it does so already; ends the section.
@@ -210,7 +211,7 @@ fn arm<K: Kind>(mut section: Section<K, Scheduled>) {
     if section.cpu(cpu).timers.is_armed(TIMER) {
         return section.leave_quietly();
     }
-    timers::insert_and_leave(section, TIMER, tsc::now());
+    timers::insert_and_leave(section, TIMER, Instant::now());
 }
 
 /// A bit for each task whose supervisor has yet to be told of a budget.

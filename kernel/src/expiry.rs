@@ -38,7 +38,7 @@ use crate::timers;
 use crate::wait;
 
 /// The local APIC timer's interrupt; `at` is the time stamp taken by its third instruction.
-pub(crate) extern "C" fn timer_interrupt(at: u64) -> IrqExit {
+pub(crate) extern "C" fn timer_interrupt(at: Instant) -> IrqExit {
     switch::irq_exit(handle_timer(at))
 }
 
@@ -48,12 +48,12 @@ pub(crate) extern "C" fn timer_interrupt(at: u64) -> IrqExit {
     feature = "function",
     patchable_function_entry(prefix_nops = 0, entry_nops = 0)
 )]
-pub(crate) extern "C" fn timer_interrupt_idle(at: u64) -> ! {
+pub(crate) extern "C" fn timer_interrupt_idle(at: Instant) -> ! {
     switch::irq_exit_from_halt(handle_timer(at))
 }
 
 #[cfg_attr(feature = "fast-paths", inline(always))]
-fn handle_timer(at: u64) -> Section<Irq, Scheduled> {
+fn handle_timer(at: Instant) -> Section<Irq, Scheduled> {
     apic::end_of_interrupt();
     let cpu = CpuRef::this();
     let mut section = section::own_irq();
@@ -65,7 +65,7 @@ fn handle_timer(at: u64) -> Section<Irq, Scheduled> {
 }
 
 /// The handler of a kick: does what other CPUs want of this one.
-pub(crate) extern "C" fn kick_interrupt(at: u64) -> IrqExit {
+pub(crate) extern "C" fn kick_interrupt(at: Instant) -> IrqExit {
     proof::not_alone!("nobody kicks the only CPU");
     apic::end_of_interrupt();
     cpus::stand_still();
@@ -104,17 +104,17 @@ fn serve_other_cpus(scheduled: &mut Scheduled, cpu: CpuRef) {
 /// But it ends after the one under way when another interrupt is pending: that comes next, and the timers that are due go
 /// on behind it. So several that expire at once keep no device waiting for more than one of them.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-fn expire(scheduled: &mut Scheduled, cpu: CpuRef, at: u64) {
-    let first = scheduled.cpu(cpu).timers.pop_expired(at);
+fn expire(scheduled: &mut Scheduled, cpu: CpuRef, at: Instant) {
+    let first = scheduled.cpu(cpu).timers.pop_expired(at.cycles());
     if let Some(first) = first
         && run(scheduled, cpu, first, at)
     {
         expire_others(scheduled, cpu, at);
     }
     let sched = scheduled.cpu(cpu);
-    sched.armed = sched.timers.earliest_deadline();
+    sched.armed = sched.earliest_deadline();
     // With nothing to wait for, whoever was woken will soon set it, or the idle thread will.
-    if sched.armed != u64::MAX {
+    if sched.armed != Instant::NEVER {
         apic::arm(sched.armed);
     }
 }
@@ -122,10 +122,10 @@ fn expire(scheduled: &mut Scheduled, cpu: CpuRef, at: u64) {
 /// Apart, since one timer at a time is what most interrupts find.
 #[cold]
 #[inline(never)]
-fn expire_others(scheduled: &mut Scheduled, cpu: CpuRef, at: u64) {
+fn expire_others(scheduled: &mut Scheduled, cpu: CpuRef, at: Instant) {
     while !apic::is_other_pending() {
         proof::bounded!("timers that are due behind the first");
-        let next = scheduled.cpu(cpu).timers.pop_further_expired(at);
+        let next = scheduled.cpu(cpu).timers.pop_further_expired(at.cycles());
         #[cfg(feature = "tasks")]
         if next.is_some_and(|next| next.0 == timers::SLICE) && scheduled.cpu(cpu).charged.is_some()
         {
@@ -140,13 +140,18 @@ fn expire_others(scheduled: &mut Scheduled, cpu: CpuRef, at: u64) {
 
 /// Runs a timer that has expired; says whether the next one is due as well.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-fn run(scheduled: &mut Scheduled, cpu: CpuRef, (id, deadline): (TimerId, u64), at: u64) -> bool {
+fn run(
+    scheduled: &mut Scheduled,
+    cpu: CpuRef,
+    (id, deadline): (TimerId, u64),
+    at: Instant,
+) -> bool {
     trace!(timer_expire, id.raw(), deadline);
     let index = id.index();
     if index >= MAX_THREADS {
         let expiry = Expiry {
             deadline: Instant::from_cycles(deadline),
-            at: Instant::from_cycles(at),
+            at,
         };
         soft_timer::expired(scheduled, id, expiry);
     } else if !WATCHERS || id != timers::SLICE {
@@ -159,7 +164,7 @@ fn run(scheduled: &mut Scheduled, cpu: CpuRef, (id, deadline): (TimerId, u64), a
         }
         quantum::quantum_expired(scheduled, cpu);
     }
-    scheduled.cpu(cpu).timers.earliest_deadline() <= at
+    scheduled.cpu(cpu).earliest_deadline() <= at
 }
 
 /// A thread's time-out has come.

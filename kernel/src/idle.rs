@@ -1,11 +1,9 @@
 //! The idle thread: what a CPU does while no other thread is ready.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
+use crate::arch::apic;
 use crate::arch::interrupts::{self, EARLY_TIMER_VECTOR, TIMER_VECTOR};
 use crate::arch::percpu::{self, CpuRef};
-use crate::arch::{apic, tsc};
-use crate::clock::{Cycles, Nanos};
+use crate::clock::{AtomicCycles, Cycles, Instant, Nanos};
 use crate::parts::TRACE;
 use crate::trace::control;
 use crate::{cpus, machine, section, timers};
@@ -15,17 +13,17 @@ use crate::{cpus, machine, section, timers};
 #[inline(always)]
 fn arm_for_idle() {
     let mut section = section::own_thread();
-    if section.cpu(CpuRef::this()).armed == u64::MAX {
-        apic::arm(u64::MAX);
+    if section.cpu(CpuRef::this()).armed == Instant::NEVER {
+        apic::arm(Instant::NEVER);
     }
     section.leave_quietly();
 }
 
-/// How long before its deadline a halt ends, in cycles; 0 where a halt ends exactly.
-static HALT_MARGIN: AtomicU64 = AtomicU64::new(0);
+/// How long before its deadline a halt ends; [`Cycles::ZERO`] where a halt ends exactly.
+static HALT_MARGIN: AtomicCycles = AtomicCycles::new(Cycles::ZERO);
 const MAX_HALT_MARGIN: Nanos = Nanos::from_millis(1);
 /// The idle thread looks up at least this often, in counts of the local APIC timer (it has 32 bits).
-const LONGEST_HALT: u64 = 0xf000_0000;
+const LONGEST_HALT: Cycles = Cycles::new(0xf000_0000);
 
 /// Has every halt end so long before the timer's deadline; the rest is spent going round. [`Cycles::ZERO`], as at the start,
 /// has the CPU halt until the timer's interrupt itself. More than a millisecond counts as one.
@@ -34,14 +32,14 @@ const LONGEST_HALT: u64 = 0xf000_0000;
 /// deadline, and may do so before it has counted the last instructions in front of the halt. The interrupt then comes
 /// that many instructions late, once in some ten thousand times, and two runs are not the same.
 pub fn set_halt_margin(margin: Cycles) {
-    HALT_MARGIN.store(margin.min(MAX_HALT_MARGIN.to_cycles()).get(), Relaxed);
+    HALT_MARGIN.store(margin.min(MAX_HALT_MARGIN.to_cycles()));
 }
 
 /// The idle thread waits for an interrupt.
 #[inline(always)]
 fn idle_wait() {
-    let margin = HALT_MARGIN.load(Relaxed);
-    if margin == 0 {
+    let margin = HALT_MARGIN.load();
+    if margin == Cycles::ZERO {
         arm_for_idle();
         interrupts::disable();
         interrupts::idle_halt();
@@ -51,7 +49,7 @@ fn idle_wait() {
 }
 
 #[inline(never)]
-fn idle_wait_exactly(margin: u64) {
+fn idle_wait_exactly(margin: Cycles) {
     interrupts::disable();
     let armed = || {
         let mut section = section::own_irq();
@@ -59,15 +57,15 @@ fn idle_wait_exactly(margin: u64) {
         section.release();
         armed
     };
-    let now = tsc::now();
+    let now = Instant::now();
     let deadline = armed();
-    let longest = now + LONGEST_HALT;
+    let longest = now.wrapping_add(LONGEST_HALT);
     let waking = wake_before(deadline.min(longest), margin);
-    if waking > now + margin {
+    if waking > now.wrapping_add(margin) {
         apic::set_timer_vector(EARLY_TIMER_VECTOR);
         apic::arm(waking);
         interrupts::halt_early();
-        let is_early = tsc::now() + margin < waking;
+        let is_early = Instant::now().wrapping_add(margin) < waking;
         apic::set_timer_vector(TIMER_VECTOR);
         apic::arm(armed());
         // An interrupt other than the early one ended the halt or changed the deadline, or that is farther away than a
@@ -79,21 +77,23 @@ fn idle_wait_exactly(margin: u64) {
         }
     }
     // A round is an instruction, and so at most a cycle where a halt is not exact.
-    interrupts::idle_spin(deadline.saturating_sub(tsc::now()) + margin);
+    interrupts::idle_spin((deadline - Instant::now()).get() + margin.get());
 }
 
 /// When to wake up for a deadline: `margin` before it at the latest, and with several CPUs each at times of its own,
 /// `margin` apart. Two that woke up at once or one after the other, as an inexact halt has it, would be run in one order
 /// or the other.
-fn wake_before(deadline: u64, margin: u64) -> u64 {
-    let latest = deadline.saturating_sub(margin);
+fn wake_before(deadline: Instant, margin: Cycles) -> Instant {
+    let latest = deadline - margin;
     let nr_cpus = u64::from(cpus::nr_online());
     if nr_cpus == 1 {
         return latest;
     }
-    let round = nr_cpus * margin;
-    let mine = percpu::cpu() as u64 * margin;
-    latest.saturating_sub(mine) / round * round + mine
+    let round = Cycles::new(margin.get() * nr_cpus);
+    let mine = Cycles::new(margin.get() * percpu::cpu() as u64);
+    (latest - mine)
+        .previous_multiple_of(round)
+        .wrapping_add(mine)
 }
 
 /// The idle thread. Begins anew whenever the timer interrupt found it waiting.

@@ -5,9 +5,10 @@
 use takt_scheduler::{Cancelled, Policy, Resched};
 
 use crate::arch::percpu::{self, CpuRef};
-use crate::arch::{proof, tsc};
+use crate::arch::proof;
 #[cfg(feature = "tasks")]
 use crate::budget;
+use crate::clock::{Cycles, Instant};
 use crate::section::Scheduled;
 use crate::thread::tcb::TcbRef;
 use crate::timers::{self, SLICE};
@@ -34,13 +35,13 @@ pub(crate) fn start_quantum(scheduled: &mut Scheduled, cpu: CpuRef) {
     budget::replied(scheduled, cpu);
     let running = scheduled.running_on(cpu);
     let left = match running.quantum_left {
-        0 => running.quantum,
+        Cycles::ZERO => running.quantum,
         left => left,
     };
     let is_round_robin = running.round_robin != 0;
     let (rq, links) = scheduled.ready(cpu);
     if is_round_robin && rq.has_peer(links) && !scheduled.cpu(cpu).timers.is_armed(SLICE) {
-        timers::insert(scheduled, SLICE, tsc::now().saturating_add(left));
+        timers::insert(scheduled, SLICE, Instant::now() + left);
     }
 }
 
@@ -50,7 +51,7 @@ pub(crate) fn start_quantum(scheduled: &mut Scheduled, cpu: CpuRef) {
 pub(crate) fn quantum_expired(scheduled: &mut Scheduled, cpu: CpuRef) {
     proof::only_with!("counting at switches");
     let running = scheduled.running_on(cpu);
-    running.quantum_left = 0;
+    running.quantum_left = Cycles::ZERO;
     let policy = if running.round_robin != 0 {
         Policy::RoundRobin
     } else {
@@ -71,15 +72,15 @@ pub(crate) fn switch_quantum(scheduled: &mut Scheduled, cpu: CpuRef, prev: TcbRe
         let left = scheduled.thread(prev);
         // A thread that was preempted or yielded keeps the rest; one that waited starts anew.
         left.quantum_left = match end {
-            Some(end) if left.state == 0 => end.saturating_sub(tsc::now()),
-            _ => 0,
+            Some(end) if left.state == 0 => Instant::from_cycles(end) - Instant::now(),
+            _ => Cycles::ZERO,
         };
         let _: Cancelled = scheduled.cpu(cpu).timers.cancel(SLICE);
     }
     #[cfg(feature = "tasks")]
     {
         budget::left(scheduled, prev);
-        budget::switch_budget(scheduled, cpu, next, tsc::now());
+        budget::switch_budget(scheduled, cpu, next, Instant::now().cycles());
     }
     if scheduled.look_at(next).round_robin != 0 {
         start_quantum(scheduled, cpu);

@@ -156,7 +156,7 @@ impl Timer {
         other_cpu::call(
             || self.cpu(),
             || {
-                timers::insert_and_leave(section::own(), self.id, deadline.cycles());
+                timers::insert_and_leave(section::own(), self.id, deadline);
             },
         );
     }

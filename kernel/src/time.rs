@@ -8,7 +8,7 @@ use crate::sched;
 use crate::timers;
 use crate::wait;
 
-pub use crate::clock::{Cycles, Instant, Nanos, tsc_hz};
+pub use crate::clock::{AtomicCycles, AtomicInstant, Cycles, Instant, Nanos, tsc_hz};
 pub use crate::idle::set_halt_margin;
 pub use crate::soft_timer::{Expiry, Timer};
 

@@ -19,9 +19,14 @@ pub(crate) const SLICE: TimerId = TimerId::new(0);
 /// Arms a timer of this CPU's, and the hardware if it is now the earliest. For [`SLICE`] above all, which has a place of
 /// its own in the queue: looking for another's takes the longer the more timers are armed.
 #[inline(always)]
-pub(crate) fn insert(scheduled: &mut Scheduled, id: TimerId, deadline: u64) {
-    trace!(timer_start, id.raw(), deadline);
-    if scheduled.cpu(CpuRef::this()).timers.insert(id, deadline) != Inserted::Later {
+pub(crate) fn insert(scheduled: &mut Scheduled, id: TimerId, deadline: Instant) {
+    trace!(timer_start, id.raw(), deadline.cycles());
+    if scheduled
+        .cpu(CpuRef::this())
+        .timers
+        .insert(id, deadline.cycles())
+        != Inserted::Later
+    {
         arm_earliest(scheduled);
     }
 }
@@ -32,29 +37,29 @@ pub(crate) fn insert(scheduled: &mut Scheduled, id: TimerId, deadline: u64) {
 pub(crate) fn insert_and_leave<K: Kind>(
     mut section: Section<K, Scheduled>,
     id: TimerId,
-    deadline: u64,
+    deadline: Instant,
 ) {
     let timers = &mut section.cpu(CpuRef::this()).timers;
     if !timers.is_empty() {
         return insert_among(section, id, deadline);
     }
     // At once, where it is known that no other is armed.
-    let _: Inserted = timers.insert(id, deadline);
-    trace!(timer_start, id.raw(), deadline);
+    let _: Inserted = timers.insert(id, deadline.cycles());
+    trace!(timer_start, id.raw(), deadline.cycles());
     arm_first(&mut section, deadline);
     section.leave_quietly();
 }
 
 /// Where others are armed. Most places are at hand.
 #[inline(never)]
-fn insert_among<K: Kind>(mut section: Section<K, Scheduled>, id: TimerId, deadline: u64) {
-    if deadline == u64::MAX {
+fn insert_among<K: Kind>(mut section: Section<K, Scheduled>, id: TimerId, deadline: Instant) {
+    if deadline == Instant::NEVER {
         core::hint::cold_path();
         cancel(&mut section, id);
         return section.leave_quietly();
     }
     let timers = &mut section.cpu(CpuRef::this()).timers;
-    match timers.insert_at_hand(id, deadline) {
+    match timers.insert_at_hand(id, deadline.cycles()) {
         Some(inserted) => end_insertion(section, id, deadline, inserted),
         None => insert_in_steps(section, id, deadline),
     }
@@ -62,13 +67,13 @@ fn insert_among<K: Kind>(mut section: Section<K, Scheduled>, id: TimerId, deadli
 
 /// Looks for a timer's place, in sections of few steps each.
 #[inline(never)]
-fn insert_in_steps<K: Kind>(mut section: Section<K, Scheduled>, id: TimerId, deadline: u64) {
+fn insert_in_steps<K: Kind>(mut section: Section<K, Scheduled>, id: TimerId, deadline: Instant) {
     let mut insertion = Insertion::NEW;
     loop {
         proof::bounded!("steps along the list of timers by an interrupt that arms one");
         section = section.reopen();
         let timers = &mut section.cpu(CpuRef::this()).timers;
-        if let Some(inserted) = timers.insert_step(id, deadline, &mut insertion) {
+        if let Some(inserted) = timers.insert_step(id, deadline.cycles(), &mut insertion) {
             return end_insertion(section, id, deadline, inserted);
         }
     }
@@ -78,10 +83,10 @@ fn insert_in_steps<K: Kind>(mut section: Section<K, Scheduled>, id: TimerId, dea
 fn end_insertion<K: Kind>(
     mut section: Section<K, Scheduled>,
     id: TimerId,
-    deadline: u64,
+    deadline: Instant,
     inserted: Inserted,
 ) {
-    trace!(timer_start, id.raw(), deadline);
+    trace!(timer_start, id.raw(), deadline.cycles());
     if inserted != Inserted::Later {
         arm_earliest(&mut section);
     }
@@ -90,7 +95,7 @@ fn end_insertion<K: Kind>(
 
 /// Sets the hardware to a timer that is the earliest.
 #[inline(always)]
-fn arm_first(scheduled: &mut Scheduled, deadline: u64) {
+fn arm_first(scheduled: &mut Scheduled, deadline: Instant) {
     scheduled.cpu(CpuRef::this()).armed = deadline;
     apic::arm(deadline);
 }
@@ -100,7 +105,7 @@ fn arm_first(scheduled: &mut Scheduled, deadline: u64) {
 #[inline(never)]
 fn arm_earliest(scheduled: &mut Scheduled) {
     let sched = scheduled.cpu(CpuRef::this());
-    sched.armed = sched.timers.earliest_deadline();
+    sched.armed = sched.earliest_deadline();
     apic::arm(sched.armed);
 }
 
@@ -124,5 +129,5 @@ pub(crate) fn forget(origin: Instant) {
 /// The next deadline of this CPU; [`Instant::NEVER`] if there is none.
 pub(crate) fn next_deadline() -> Instant {
     // SAFETY: reads one word of this CPU's own; a stale value only makes the caller choose another moment.
-    Instant::from_cycles(unsafe { (*percpu::this().sched.get()).timers.earliest_deadline() })
+    unsafe { (*percpu::this().sched.get()).earliest_deadline() }
 }

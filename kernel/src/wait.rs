@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr};
 use takt_scheduler::{ThreadId, TimerId};
 
 use crate::arch::percpu::CpuRef;
-use crate::arch::{proof, tsc};
+use crate::arch::proof;
 use crate::clock::Instant;
 use crate::cpus::is_smp;
 use crate::error::Error;
@@ -180,7 +180,7 @@ pub(crate) fn finish(deadline: Instant) -> Woken {
 /// The running thread, which may wait, sleeps until `deadline`, as the end of a call's first half.
 #[inline(always)]
 pub(crate) fn begin_sleep(deadline: Instant) -> Handoff {
-    if deadline.cycles() <= tsc::now() {
+    if deadline <= Instant::now() {
         return Handoff::done(Ok(()));
     }
     let mut section = section::own_thread();
@@ -200,7 +200,7 @@ fn arm_timeout(deadline: Instant) {
     let id = timeout_id(me.tid());
     let section = section::own_thread();
     if section.look_at(me).woken == Woken::Not {
-        timers::insert_and_leave(section, id, deadline.cycles());
+        timers::insert_and_leave(section, id, deadline);
     } else {
         section.leave_quietly();
     }

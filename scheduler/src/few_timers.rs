@@ -7,8 +7,8 @@
 //! * `entries[..len]` are sorted by their deadlines, the earliest last; of equal ones the last is the one that expires first.
 //! * No id is there twice.
 
-use crate::TimerId;
 use crate::timer_queue::{Cancelled, Inserted, Insertion};
+use crate::{NEVER, TimerId};
 
 /// The armed timers, of the ids `0..N`. Its functions are those of [`TimerQueue`](crate::TimerQueue).
 #[derive(Clone, Debug)]
@@ -55,10 +55,10 @@ impl<const N: usize> FewTimers<N> {
         self.armed().last().copied()
     }
 
-    /// Deadline of the earliest timer; [`u64::MAX`] if there is none.
+    /// Deadline of the earliest timer; [`NEVER`] if there is none.
     #[must_use]
     pub fn earliest_deadline(&self) -> u64 {
-        self.earliest().map_or(u64::MAX, |(deadline, _)| deadline)
+        self.earliest().map_or(NEVER, |(deadline, _)| deadline)
     }
 
     /// The deadline of an armed timer.
@@ -84,7 +84,7 @@ impl<const N: usize> FewTimers<N> {
         debug_assert!(id.index() < N, "the queue has no timer of this id");
         let was_first = self.cancel(id) == Cancelled::Earliest;
         let mut is_first = false;
-        if deadline != u64::MAX {
+        if deadline != NEVER {
             let goes_before = |other: u64| match id.raw() {
                 0 => other < deadline,
                 _ => other <= deadline,

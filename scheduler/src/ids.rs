@@ -97,6 +97,9 @@ impl Priority {
     }
 }
 
+/// The deadline that never comes, later than all others. (Of deadlines only the order counts here, whatever their unit.)
+pub const NEVER: u64 = u64::MAX;
+
 /// A timer of the system, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(transparent)]

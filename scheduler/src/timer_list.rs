@@ -17,7 +17,7 @@
 //! After R. Brown, "Calendar Queues: A Fast O(1) Priority Queue Implementation for the Simulation Event Set Problem",
 //! CACM 31(10), 1988; here the calendar only finds the places, and the events stand in one list.
 
-use crate::TimerId;
+use crate::{NEVER, TimerId};
 
 /// Slots that are told apart: timers further behind the earliest are looked for step by step.
 const SLOTS: usize = 1024;
@@ -105,7 +105,7 @@ impl<const N: usize> TimerList<N> {
             links: [Neighbours::NONE; N],
             is_in: [false; N],
         };
-        list.deadlines[0] = u64::MAX;
+        list.deadlines[0] = NEVER;
         list
     }
 
@@ -114,7 +114,7 @@ impl<const N: usize> TimerList<N> {
         self.forget(0);
         self.links[0] = Neighbours::NONE;
         self.is_in.fill(false);
-        self.deadlines[0] = u64::MAX;
+        self.deadlines[0] = NEVER;
     }
 
     #[inline(always)]
@@ -150,7 +150,7 @@ impl<const N: usize> TimerList<N> {
         self.deadline_at(id.index())
     }
 
-    /// Deadline of the earliest timer; [`u64::MAX`] if there is none.
+    /// Deadline of the earliest timer; [`NEVER`] if there is none.
     #[inline(always)]
     pub(crate) const fn earliest(&self) -> u64 {
         self.deadline_at(self.next(0))
@@ -261,7 +261,7 @@ impl<const N: usize> TimerList<N> {
             slot = first + ahead;
         }
         let mut index = slot as usize / 64 % WORDS;
-        let mut word = self.named[index] & (u64::MAX >> (63 - slot % 64));
+        let mut word = self.named[index] & (!0 >> (63 - slot % 64));
         if word == 0 {
             // The next one before, round to this one itself.
             let words = (self.words | self.words << WORDS) & ((1 << (index + WORDS)) - 1);

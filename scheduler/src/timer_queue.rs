@@ -10,10 +10,10 @@
 //! own.
 //!
 //! # Invariants
-//! * `first.deadline` is [`u64::MAX`] iff no timer is armed; `first.id` is stale then.
+//! * `first.deadline` is [`NEVER`] iff no timer is armed; `first.id` is stale then.
 //! * `first`, `next[0]`, `next[1]`, `next[2]` are sorted, the vacant ones last, and none of them is after a timer in the
 //!   list. (All of `next` may be vacant where the list is not empty.)
-//! * `timer_0` is the deadline of timer 0 if it is armed and not the first, else [`u64::MAX`]; `first` is not after it.
+//! * `timer_0` is the deadline of timer 0 if it is armed and not the first, else [`NEVER`]; `first` is not after it.
 //!
 //! # Order
 //! Timers of equal deadline expire in the order of their last insertion, but timer 0 before the others.
@@ -23,8 +23,8 @@
 
 mod insertion;
 
-use crate::TimerId;
 use crate::timer_list::TimerList;
+use crate::{NEVER, TimerId};
 
 pub use insertion::{Inserted, Insertion};
 
@@ -60,7 +60,7 @@ struct Entry {
 impl Entry {
     /// No timer: later than all, and with an id that no timer has.
     const VACANT: Self = Self {
-        deadline: u64::MAX,
+        deadline: NEVER,
         id: u64::MAX,
     };
 
@@ -74,7 +74,7 @@ impl Entry {
 
     #[inline(always)]
     const fn is_vacant(self) -> bool {
-        self.deadline == u64::MAX
+        self.deadline == NEVER
     }
 
     #[inline(always)]
@@ -91,7 +91,7 @@ impl Entry {
 
 /// The armed timers, of the ids `0..N`. `N` is a power of two from 2 to 2048.
 ///
-/// A deadline of [`u64::MAX`] means never: a timer armed with it is not armed.
+/// A deadline of [`NEVER`] means never: a timer armed with it is not armed.
 #[derive(Clone, Debug)]
 // Not `first` at the start: the compiler would then compute the queue's address in the interrupt, for one timer in vain.
 #[repr(C)]
@@ -113,7 +113,7 @@ impl<const N: usize> TimerQueue<N> {
             first: Entry::VACANT,
             nr_others: 0,
             next: [Entry::VACANT; 3],
-            timer_0: u64::MAX,
+            timer_0: NEVER,
             list: TimerList::new(),
         }
     }
@@ -124,7 +124,7 @@ impl<const N: usize> TimerQueue<N> {
         self.first = Entry::VACANT;
         self.nr_others = 0;
         self.next = [Entry::VACANT; 3];
-        self.timer_0 = u64::MAX;
+        self.timer_0 = NEVER;
         self.list.reset();
     }
 
@@ -149,7 +149,7 @@ impl<const N: usize> TimerQueue<N> {
         self.deadline_of(id).is_some()
     }
 
-    /// Deadline of the earliest timer; [`u64::MAX`] if there is none.
+    /// Deadline of the earliest timer; [`NEVER`] if there is none.
     #[inline(always)]
     #[must_use]
     pub const fn earliest_deadline(&self) -> u64 {
@@ -175,7 +175,7 @@ impl<const N: usize> TimerQueue<N> {
             return Some(self.first.deadline);
         }
         if id.raw() == 0 {
-            return if self.timer_0 == u64::MAX {
+            return if self.timer_0 == NEVER {
                 None
             } else {
                 Some(self.timer_0)
@@ -220,7 +220,7 @@ impl<const N: usize> TimerQueue<N> {
             };
         }
         if self.nr_others == 0 {
-            self.first.deadline = u64::MAX;
+            self.first.deadline = NEVER;
         } else {
             self.cancel_first();
         }
@@ -229,15 +229,15 @@ impl<const N: usize> TimerQueue<N> {
 
     /// Disarms the earliest timer if its deadline is not after `now`; gives it with its deadline.
     ///
-    /// `now` must be below [`u64::MAX`]: a counter of cycles gets there after a hundred years.
+    /// `now` must be below [`NEVER`]: a counter of cycles gets there after a hundred years.
     #[inline(always)]
     pub const fn pop_expired(&mut self, now: u64) -> Option<(TimerId, u64)> {
-        debug_assert!(now < u64::MAX, "the clock is at its end");
+        debug_assert!(now < NEVER, "the clock is at its end");
         let expired = (self.first.id(), self.first.deadline);
         if expired.1 > now {
             None
         } else if self.nr_others == 0 {
-            self.first.deadline = u64::MAX;
+            self.first.deadline = NEVER;
             Some(expired)
         } else {
             Some(self.pop_among())
@@ -253,7 +253,7 @@ impl<const N: usize> TimerQueue<N> {
             return None;
         }
         if self.nr_others == 0 {
-            self.first.deadline = u64::MAX;
+            self.first.deadline = NEVER;
         } else if self.timer_0 <= self.next[0].deadline {
             self.refill();
         } else {
@@ -303,7 +303,7 @@ impl<const N: usize> TimerQueue<N> {
         self.nr_others -= 1;
         if self.timer_0 <= self.list.earliest() {
             self.first = Entry::new(TimerId::new(0), self.timer_0);
-            self.timer_0 = u64::MAX;
+            self.timer_0 = NEVER;
         } else {
             let (deadline, id) = self.list.take_first();
             self.first = Entry::new(id, deadline);
@@ -331,10 +331,10 @@ impl<const N: usize> TimerQueue<N> {
 
     #[cold]
     const fn cancel_0(&mut self) -> Cancelled {
-        if self.timer_0 == u64::MAX {
+        if self.timer_0 == NEVER {
             return Cancelled::NotArmed;
         }
-        self.timer_0 = u64::MAX;
+        self.timer_0 = NEVER;
         self.nr_others -= 1;
         Cancelled::Later
     }

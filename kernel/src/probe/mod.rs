@@ -14,6 +14,7 @@ pub(crate) mod state;
 
 use crate::arch::interrupts;
 use crate::arch::place::{place, recorded_place};
+use crate::clock::Instant;
 use crate::thread::tcb::Tcb;
 
 pub(crate) use takt_tracer::event::Event;
@@ -56,16 +57,16 @@ pub(crate) fn irq_recorded(vector: u32) {
 
 /// Trace point where the handling of the timer's interrupt begins, whose entry took the time stamp `at`.
 #[inline(always)]
-pub(crate) fn timer_entry(at: u64) {
-    if recorded_place!(places::IRQ_ENTRY, "takt_hook_timer_irq", at) {
+pub(crate) fn timer_entry(at: Instant) {
+    if recorded_place!(places::IRQ_ENTRY, "takt_hook_timer_irq", at.cycles()) {
         irq_recorded(u32::from(interrupts::TIMER_VECTOR));
     }
 }
 
 /// The same of a kick.
 #[inline(always)]
-pub(crate) fn kick_entry(at: u64) {
-    if recorded_place!(places::IRQ_ENTRY, "takt_hook_kick_irq", at) {
+pub(crate) fn kick_entry(at: Instant) {
+    if recorded_place!(places::IRQ_ENTRY, "takt_hook_kick_irq", at.cycles()) {
         irq_recorded(u32::from(interrupts::KICK_VECTOR));
     }
 }

@@ -3,14 +3,17 @@
 #[cfg(feature = "latency-tracers")]
 use core::cell::Cell;
 #[cfg(feature = "latency-tracers")]
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+#[cfg(feature = "latency-tracers")]
+use crate::clock::{AtomicInstant, Instant};
 
 /// What goes on on a CPU, in its block. Changed by that CPU only, at places that its interrupts leave alone.
 #[cfg(feature = "latency-tracers")]
 #[derive(Debug)]
 pub(crate) struct Cpu {
-    /// When the stretch began, on the clock without hooks; 0 if there is none.
-    pub(crate) since: Cell<u64>,
+    /// When the stretch began, on the clock without hooks; [`Instant::ZERO`] if there is none.
+    pub(crate) since: Cell<Instant>,
     /// Where it began.
     pub(crate) place: Cell<u32>,
     /// The lower half of the TSC then, also when it has ended.
@@ -28,7 +31,7 @@ pub(crate) struct Followed {
     /// The thread's id and 0x100, or 0.
     pub(crate) tid: AtomicU32,
     /// When it was woken, on the clock of its CPU without hooks.
-    pub(crate) since: AtomicU64,
+    pub(crate) since: AtomicInstant,
     /// Where.
     pub(crate) place: AtomicU32,
 }
@@ -37,7 +40,7 @@ pub(crate) struct Followed {
 impl Cpu {
     /// Nothing goes on.
     pub(crate) fn reset(&self) {
-        self.since.set(0);
+        self.since.set(Instant::ZERO);
         self.began.set(0);
         self.context.set(0);
         self.is_interrupts.set(false);

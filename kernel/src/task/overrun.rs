@@ -18,7 +18,7 @@ use super::program::{Budget, Overrun};
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::{interrupts, tsc};
 use crate::budget;
-use crate::clock::Nanos;
+use crate::clock::{Instant, Nanos};
 use crate::deferred;
 use crate::probe::trace;
 use crate::sched;
@@ -64,7 +64,11 @@ impl Task {
             let charged = section.cpu(cpu).charged;
             if charged.is_some_and(|it| core::ptr::eq(it, account)) {
                 account.charge(now);
-                timers::insert(&mut section, timers::SLICE, account.exhaustion());
+                timers::insert(
+                    &mut section,
+                    timers::SLICE,
+                    Instant::from_cycles(account.exhaustion()),
+                );
             }
             account.begin_life();
         }
@@ -99,7 +103,11 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
         return false;
     };
     if account.charge(now) {
-        timers::insert(scheduled, timers::SLICE, account.exhaustion());
+        timers::insert(
+            scheduled,
+            timers::SLICE,
+            Instant::from_cycles(account.exhaustion()),
+        );
         return true;
     }
     let me = TcbRef::current();
@@ -193,7 +201,7 @@ impl Task {
         }
         percpu::set_need_resched();
         let id = soft_timer::kernels(timer_of(self.number()));
-        timers::insert(scheduled, id, account.end());
+        timers::insert(scheduled, id, Instant::from_cycles(account.end()));
     }
 
     /// Whether its thread waits for a reply, or is about to.

@@ -10,7 +10,7 @@ use takt_abi::{Error, rights};
 
 use super::ipc::deadline;
 use super::object::Task;
-use crate::arch::tsc;
+
 use crate::clock::Instant;
 use crate::section::Scheduled;
 use crate::sync::Semaphore;
@@ -72,7 +72,7 @@ impl Task {
         if waits && scheduled.look_at(thread).woken == Woken::Not {
             let id = wait::timeout_id(thread.tid());
             timers::cancel(scheduled, id);
-            timers::insert(scheduled, id, tsc::now());
+            timers::insert(scheduled, id, Instant::now());
         }
     }
 }

@@ -4,8 +4,8 @@ use spin::Once;
 use takt_abi::{Error, FaultKind};
 
 use super::object::{Task, all};
-use crate::arch::{interrupts, tsc};
-use crate::clock::Nanos;
+use crate::arch::interrupts;
+use crate::clock::{Cycles, Instant, Nanos};
 use crate::config::MAX_TASKS;
 use crate::preempt;
 use crate::section;
@@ -81,7 +81,7 @@ impl Task {
     fn arm_watchdog(&self) {
         let time = self.program.watchdog.to_cycles().get();
         let id = soft_timer::kernels(timer_of(self.number()));
-        timers::insert_and_leave(section::own(), id, tsc::now().saturating_add(time));
+        timers::insert_and_leave(section::own(), id, Instant::now() + Cycles::new(time));
     }
 }
 
@@ -97,7 +97,7 @@ fn bite(number: usize, _: Expiry) {
     task.end_wait(&mut section, Error::TimedOut);
     // Else it stops as soon as it runs.
     if !Task::is_in_ring_3(thread) {
-        let again = tsc::now() + AGAIN.to_cycles().get();
+        let again = Instant::now() + AGAIN.to_cycles();
         timers::insert(&mut section, soft_timer::kernels(timer_of(number)), again);
     }
     section.release();

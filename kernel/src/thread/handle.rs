@@ -99,8 +99,7 @@ impl Thread {
                 Nanos::ZERO => RR_QUANTUM,
                 quantum => quantum.max(MIN_RR_QUANTUM),
             }
-            .to_cycles()
-            .get();
+            .to_cycles();
         }
         section.leave_quietly();
         watch_quanta(self.place().cpu(), true);

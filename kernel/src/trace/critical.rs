@@ -24,7 +24,8 @@ use super::latency::{IRQS, PREEMPT};
 use crate::arch::hidden::Hooks;
 use crate::arch::stop::Text;
 use crate::arch::timed::{self, Rest};
-use crate::arch::{divert, jump_label, percpu, record, tsc};
+use crate::arch::{divert, jump_label, percpu, record};
+use crate::clock::{Cycles, Instant};
 use crate::error::Error;
 use crate::probe::state::Cpu;
 
@@ -46,21 +47,21 @@ impl Cpu {
     /// A stretch of a kind begins, if that is watched: a hook is also called where only its place's event is on. `irqs` says
     /// whether interrupts are on, `since` when it began on the clock without hooks and `began` by the TSC.
     #[inline(never)]
-    fn begin(&self, place: u32, kind: u8, irqs: bool, since: u64, began: u64) {
+    fn begin(&self, place: u32, kind: u8, irqs: bool, since: Instant, began: Instant) {
         if !is_watched(kind) {
             return;
         }
         self.place.set(place);
         self.context
             .set(percpu::context() | u32::from(irqs) << IRQS_ON);
-        self.began.set(began as u32);
+        self.began.set(began.cycles() as u32);
         self.since.set(since);
     }
 
     #[inline(never)]
-    fn end(&self, place: u32, now: u64) {
-        let since = self.since.take();
-        if since == 0 {
+    fn end(&self, place: u32, now: Instant) {
+        let since = self.since.replace(Instant::ZERO);
+        if since == Instant::ZERO {
             return; // it began before the tracer did
         }
         // It notes when it began as well, and in which context.
@@ -90,7 +91,7 @@ fn is_in_irqs_or_preempt(irqs: bool) -> bool {
 /// Interrupts were disabled at `place`.
 pub(super) fn irqs_off(place: u32) {
     if !is_in_preempt() {
-        this().begin(place, IRQS, false, hooks().now(), tsc::now());
+        this().begin(place, IRQS, false, hooks().now(), Instant::now());
     }
 }
 
@@ -104,7 +105,7 @@ pub(super) fn irqs_on(place: u32) {
 /// Preemption was disabled at `place`, where interrupts were on or not.
 pub(super) fn preempt_off(place: u32, irqs: bool) {
     if !is_in_irqs_or_preempt(irqs) {
-        this().begin(place, PREEMPT, irqs, hooks().now(), tsc::now());
+        this().begin(place, PREEMPT, irqs, hooks().now(), Instant::now());
     }
 }
 
@@ -117,10 +118,10 @@ pub(super) fn preempt_on(place: u32, irqs: bool) {
 
 /// An interrupt came at time `at`.
 #[inline(never)]
-pub(super) fn irq_entered(vector: u32, at: u64) {
+pub(super) fn irq_entered(vector: u32, at: Instant) {
     let cpu = this();
     let is_in_preempt = is_in_preempt();
-    if is_in_preempt && cpu.since.get() != 0 {
+    if is_in_preempt && cpu.since.get() != Instant::ZERO {
         return;
     }
     // Interrupts were on, so whatever went on has ended without being seen; or preemption is disabled, but its
@@ -134,7 +135,10 @@ pub(super) fn irq_entered(vector: u32, at: u64) {
 #[inline(never)]
 extern "C" fn irq_returns() {
     /// One instruction in front of the hook, and two jumps.
-    const REST: Rest = Rest { before: 1, all: 3 };
+    const REST: Rest = Rest {
+        before: Cycles::new(1),
+        all: Cycles::new(3),
+    };
     let now = hooks().now_behind(REST);
     let cpu = this();
     if !is_in_preempt() || cpu.is_interrupts.get() {

@@ -4,6 +4,7 @@
 //! Any but NMI. A hook may have interrupts off where they are on at its place.
 
 use crate::arch::interrupts;
+use crate::clock::Instant;
 use crate::irq;
 use crate::probe::sink::{IrqsOffSink, IrqsOnSink};
 use crate::probe::{self, Event, events, trace};
@@ -74,25 +75,25 @@ extern "C" fn preempt_enabling(place: u32, _: u64, _: u64, flags: u64) {
 
 /// The handling of an interrupt begins, whose entry took the time stamp `at`. In a hook.
 #[inline(never)]
-fn irq_entered(vector: u32, at: u64) {
+fn irq_entered(vector: u32, at: Instant) {
     hook!(critical::CRITICAL, critical::irq_entered(vector, at));
     probe::irq_recorded(vector);
 }
 
 /// The beginning of the timer's. A hook.
 #[cfg(feature = "latency-tracers")]
-extern "C" fn timer_irq_entered(_: u32, at: u64) {
+extern "C" fn timer_irq_entered(_: u32, at: Instant) {
     irq_entered(u32::from(interrupts::TIMER_VECTOR), at);
 }
 
 /// The same of a kick's. A hook.
 #[cfg(feature = "latency-tracers")]
-extern "C" fn kick_irq_entered(_: u32, at: u64) {
+extern "C" fn kick_irq_entered(_: u32, at: Instant) {
     irq_entered(u32::from(interrupts::KICK_VECTOR), at);
 }
 
 /// The same of a device's, whose handler is in this slot. A hook.
-pub(crate) extern "C" fn device_irq_entered(_: u32, at: u64, slot: &irq::Slot) {
+pub(crate) extern "C" fn device_irq_entered(_: u32, at: Instant, slot: &irq::Slot) {
     irq_entered(irq::vector_of(slot), at);
 }
 

@@ -13,8 +13,8 @@ use takt_tracer::{event, event_class};
 
 use super::ending::wait_for_end;
 use super::latency;
-use crate::arch::{percpu, proof, tsc};
-use crate::clock::{Instant, Nanos};
+use crate::arch::{percpu, proof};
+use crate::clock::{Cycles, Instant, Nanos};
 use crate::compact::apart;
 use crate::error::Error;
 use crate::section;
@@ -33,11 +33,11 @@ event! {
     pub hwlat: Gaps = wide "tracer:hwlat";
 }
 
-/// The threshold in nanoseconds while `tracing_thresh` is 0.
-const DEFAULT_THRESH: u64 = 10_000;
+/// The threshold while `tracing_thresh` is 0.
+const DEFAULT_THRESH: Nanos = Nanos::from_micros(10);
 
-/// How often the thread looks whether it is to end, in nanoseconds.
-const LOOK: u64 = 10_000_000;
+/// How often the thread looks whether it is to end.
+const LOOK: Nanos = Nanos::from_millis(10);
 
 static WINDOW: &AtomicU64 = &latency::TAKT_LATENCY.hwlat_window;
 static WIDTH: &AtomicU64 = &latency::TAKT_LATENCY.hwlat_width;
@@ -78,13 +78,13 @@ pub fn window() -> (Nanos, Nanos) {
     )
 }
 
-/// What was seen in a width of time, in cycles.
+/// What was seen in a width of time.
 #[derive(Default)]
 struct Seen {
     /// The longest gap between the two readings of a pair.
-    inner: u64,
+    inner: Cycles,
     /// The longest between pairs.
-    outer: u64,
+    outer: Cycles,
     /// Gaps above the threshold.
     count: u32,
     /// Non-maskable interrupts.
@@ -93,19 +93,19 @@ struct Seen {
 
 /// Watches the clock with interrupts disabled: a section of its own, in a thread that has them enabled.
 #[inline(always)]
-fn watch(width: u64, thresh: u64) -> Seen {
+fn watch(width: Cycles, thresh: Cycles) -> Seen {
     let mut seen = Seen::default();
     let section = section::own_thread();
     let nr_nmis = &percpu::this().nr_nmis;
     let nr_nmis = || nr_nmis.load(Relaxed);
     let nmis = nr_nmis();
-    let mut last = tsc::now();
-    let end = last + width;
+    let mut last = Instant::now();
+    let end = last.wrapping_add(width);
     loop {
         proof::bounded!("looks at the clock in hwlat's width");
-        let first = tsc::now();
-        let second = tsc::now();
-        let (outer, inner) = (first - last, second - first);
+        let first = Instant::now();
+        let second = Instant::now();
+        let (outer, inner) = (first.wrapping_since(last), second.wrapping_since(first));
         if outer.max(inner) > thresh {
             seen.count += 1;
             seen.outer = seen.outer.max(outer);
@@ -122,30 +122,27 @@ fn watch(width: u64, thresh: u64) -> Seen {
 }
 
 #[inline(always)]
-fn cycles(nanos: u64) -> u64 {
-    apart(Nanos::to_cycles)(Nanos::new(nanos)).get()
+fn cycles(time: Nanos) -> Cycles {
+    apart(Nanos::to_cycles)(time)
 }
 
 fn body(_: usize) {
     let mut seqnum = 0;
-    let mut next = 0;
+    let mut next = Instant::ZERO;
     loop {
-        let now = tsc::now();
+        let now = Instant::now();
         // Not all at once, and not at all if the next window has begun: who stops the tracer waits for its end.
-        let until = next.min(now + cycles(LOOK));
-        let _ = apart(time::sleep_until)(Instant::from_cycles(until));
+        let until = next.min(now.wrapping_add(cycles(LOOK)));
+        let _ = apart(time::sleep_until)(until);
         if ENDS.load(Relaxed) {
             break;
         }
         if now < next {
             continue;
         }
-        next = now + cycles(WINDOW.load(Relaxed));
-        let thresh = match latency::THRESH.load(Relaxed) {
-            0 => cycles(DEFAULT_THRESH),
-            thresh => thresh,
-        };
-        let seen = watch(cycles(WIDTH.load(Relaxed)), thresh);
+        next = now.wrapping_add(cycles(Nanos::new(WINDOW.load(Relaxed))));
+        let thresh = latency::thresh_or(|| cycles(DEFAULT_THRESH));
+        let seen = watch(cycles(Nanos::new(WIDTH.load(Relaxed))), thresh);
         if seen.count > 0 {
             seqnum += 1;
             crate::trace_event!(
@@ -153,8 +150,8 @@ fn body(_: usize) {
                 seqnum,
                 seen.count,
                 seen.nr_nmis,
-                seen.inner,
-                seen.outer
+                seen.inner.get(),
+                seen.outer.get()
             );
             latency::offer_thread(seen.inner.max(seen.outer), body as *const () as u32);
         }
@@ -163,7 +160,7 @@ fn body(_: usize) {
 
 /// The tracer begins.
 pub(super) fn begin() -> Result<(), Error> {
-    latency::set_max_cycles(0);
+    latency::set_max_cycles(Cycles::ZERO);
     ENDS.store(false, Relaxed);
     let spawned = Builder::new("hwlat", 99).and_then(|it| it.spawn(&STACK, body, 0));
     // One that was there before is still to end.

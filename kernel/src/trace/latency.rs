@@ -57,7 +57,7 @@ pub(super) static TAKT_LATENCY: LatencyBlock = LatencyBlock::new(DEFAULT_WINDOW,
 /// `tracing_max_latency` in cycles.
 static MAX: &AtomicU64 = &TAKT_LATENCY.max;
 /// `tracing_thresh` in cycles.
-pub(super) static THRESH: &AtomicU64 = &TAKT_LATENCY.thresh;
+static THRESH: &AtomicU64 = &TAKT_LATENCY.thresh;
 
 /// The greatest latency since the tracer was chosen or the maximum was set: `tracing_max_latency`.
 ///
@@ -73,7 +73,7 @@ pub fn max() -> Nanos {
 /// # Context
 /// Threads.
 pub fn set_max(latency: Nanos) {
-    set_max_cycles(cycles_of(latency.get()));
+    set_max_cycles(cycles_of(latency));
 }
 
 /// Another CPU changes what is kept.
@@ -83,11 +83,11 @@ fn waits() {
 }
 
 #[inline(never)]
-pub(super) fn set_max_cycles(cycles: u64) {
+pub(super) fn set_max_cycles(cycles: Cycles) {
     without_interrupts(|| {
         let nr = TAKT_LATENCY.begin(waits);
-        MAX.store(cycles, Relaxed);
-        if cycles == 0 {
+        MAX.store(cycles.get(), Relaxed);
+        if cycles == Cycles::ZERO {
             TAKT_LATENCY.forget();
         }
         TAKT_LATENCY.end(nr.wrapping_add(2));
@@ -103,23 +103,32 @@ pub fn thresh() -> Nanos {
     Cycles::new(THRESH.load(Relaxed)).to_nanos()
 }
 
+/// The same, or a tracer's own while there is none.
+#[inline(always)]
+pub(super) fn thresh_or(default: impl FnOnce() -> Cycles) -> Cycles {
+    match THRESH.load(Relaxed) {
+        0 => default(),
+        thresh => Cycles::new(thresh),
+    }
+}
+
 /// With a threshold other than [`Nanos::ZERO`] every stretch that is not shorter is kept, not only a new maximum.
 ///
 /// # Context
 /// Threads.
 pub fn set_thresh(thresh: Nanos) {
-    THRESH.store(cycles_of(thresh.get()), Relaxed);
+    THRESH.store(cycles_of(thresh).get(), Relaxed);
 }
 
 /// The least number of cycles that is not less than so many nanoseconds, so that what is set is what is read. Exact,
 /// which [`Nanos::to_cycles`] is not for long times.
 #[inline(never)]
-fn cycles_of(nanos: u64) -> u64 {
+fn cycles_of(time: Nanos) -> Cycles {
     const NANOS: u64 = 1_000_000_000;
-    let product = u128::from(nanos) * u128::from(clock::tsc_hz()) + u128::from(NANOS - 1);
+    let product = u128::from(time.get()) * u128::from(clock::tsc_hz()) + u128::from(NANOS - 1);
     let (low, high) = (product as u64, (product >> 64) as u64);
     if high >= NANOS {
-        return u64::MAX;
+        return Cycles::MAX;
     }
     let cycles: u64;
     // SAFETY: a division whose result fits.
@@ -127,7 +136,7 @@ fn cycles_of(nanos: u64) -> u64 {
         asm!("div {}", in(reg) NANOS, inout("rax") low => cycles, inout("rdx") high => _,
              options(pure, nomem, nostack));
     }
-    cycles
+    Cycles::new(cycles)
 }
 
 /// The latency that was kept last, if any.
@@ -180,7 +189,7 @@ pub(super) fn start(what: &Listening) -> Result<(), Error> {
     if what.watched != 0 && !may_begin() {
         return Err(Error::WrongContext);
     }
-    set_max_cycles(0);
+    set_max_cycles(Cycles::ZERO);
     // A complete capture keeps everything anyway.
     snapshot::reserve(true);
     Ok(())
@@ -253,7 +262,8 @@ fn set_hooks(text: &mut Text, places: Places, key: Key, on: bool) {
 }
 
 #[inline(always)]
-fn is_kept(block: &LatencyBlock, cycles: u64) -> bool {
+fn is_kept(block: &LatencyBlock, cycles: Cycles) -> bool {
+    let cycles = cycles.get();
     match block.thresh.load(Relaxed) {
         0 => cycles > block.max.load(Relaxed),
         thresh => cycles >= thresh,
@@ -263,7 +273,7 @@ fn is_kept(block: &LatencyBlock, cycles: u64) -> bool {
 /// Keeps a stretch of this CPU and its running thread if it is a new maximum, or not below the threshold if there is one;
 /// not while recording is off, so that the records of what is kept are there.
 #[inline(always)]
-pub(super) fn offer(cycles: u64, started_at: u32, ended_at: u32) {
+pub(super) fn offer(cycles: Cycles, started_at: u32, ended_at: u32) {
     if note(cycles, started_at, ended_at, percpu::current_tid()) {
         snapshot::keep_if_reserved();
     }
@@ -272,26 +282,27 @@ pub(super) fn offer(cycles: u64, started_at: u32, ended_at: u32) {
 /// The same of a thread that has time to find out, for a stretch within one place, and without the snapshot: what it has
 /// found stays with what it has found before.
 #[inline(always)]
-pub(super) fn offer_thread(cycles: u64, place: u32) {
+pub(super) fn offer_thread(cycles: Cycles, place: u32) {
     keep(cycles, place, place, percpu::current_tid());
 }
 
 /// The same of a thread that was woken, without the snapshot, which the caller is to take if it was kept: there is a record
 /// yet to come that belongs to it.
 #[inline(always)]
-pub(super) fn note(cycles: u64, started_at: u32, ended_at: u32, tid: u8) -> bool {
+pub(super) fn note(cycles: Cycles, started_at: u32, ended_at: u32, tid: u8) -> bool {
     is_kept(&TAKT_LATENCY, cycles) && keep(cycles, started_at, ended_at, tid)
 }
 
 #[cold]
 #[inline(never)]
-fn keep(cycles: u64, started_at: u32, ended_at: u32, tid: u8) -> bool {
+fn keep(cycles: Cycles, started_at: u32, ended_at: u32, tid: u8) -> bool {
     without_interrupts(|| {
         let block = based(&TAKT_LATENCY);
         let mut nr = block.begin(waits);
         // Another CPU may have kept a longer one meanwhile.
         let is_kept = is_kept(block, cycles) && control::is_on();
         if is_kept {
+            let cycles = cycles.get();
             block
                 .max
                 .store(cycles.max(block.max.load(Relaxed)), Relaxed);

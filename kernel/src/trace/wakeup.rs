@@ -14,6 +14,7 @@ use takt_scheduler::ThreadId;
 use super::{latency, snapshot};
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::{jump_label, timed};
+use crate::clock::Instant;
 use crate::probe::state::Followed;
 use crate::thread::tcb::{Tcb, TcbRef};
 
@@ -43,7 +44,7 @@ impl Followed {
 }
 
 /// When the place was passed whose hook is under way: by this CPU's time stamp, without what hooks have taken on `cpu`.
-fn now(cpu: CpuRef) -> u64 {
+fn now(cpu: CpuRef) -> Instant {
     // The other's may be a hook old.
     cpu.hooks.without_hooks(percpu::this().hooks.passed())
 }
@@ -60,7 +61,7 @@ pub(super) fn woken(place: u32, t: &Tcb) {
     if t.prio.rank() < current.prio().rank() && is_first {
         cpu.tid.store(u32::from(t.tid.raw()) | SOME, Relaxed);
         cpu.place.store(place, Relaxed);
-        cpu.since.store(now(t.cpu), Relaxed);
+        cpu.since.store(now(t.cpu));
     }
 }
 
@@ -75,7 +76,7 @@ pub(super) fn switched(place: u32, prev: &Tcb, next: &Tcb, record: fn(&Tcb, &Tcb
 }
 
 #[inline(always)]
-fn note(place: u32, next: &Tcb, now: u64) -> bool {
+fn note(place: u32, next: &Tcb, now: Instant) -> bool {
     let cpu = Followed::of(next);
     let tid = next.tid.raw();
     if cpu.tid.load(Relaxed) != u32::from(tid) | SOME {
@@ -83,7 +84,7 @@ fn note(place: u32, next: &Tcb, now: u64) -> bool {
     }
     cpu.tid.store(0, Relaxed);
     latency::note(
-        timed::between(cpu.since.load(Relaxed), now),
+        timed::between(cpu.since.load(), now),
         cpu.place.load(Relaxed),
         place,
         tid,

@@ -1,8 +1,8 @@
 //! Putting timers into the queue, at once or in steps.
 
 use super::{Cancelled, Entry, TimerQueue};
-use crate::TimerId;
 use crate::timer_list::Place;
+use crate::{NEVER, TimerId};
 
 /// What [`TimerQueue::insert`] did to the earliest deadline.
 #[must_use = "the hardware timer must follow the earliest deadline"]
@@ -44,7 +44,7 @@ impl Insertion {
 impl<const N: usize> TimerQueue<N> {
     /// Arms a timer, or moves an armed one.
     ///
-    /// (A deadline of `u64::MAX` in an empty queue is [`Inserted::Earliest`], though nothing changes.)
+    /// (A deadline of [`NEVER`] in an empty queue is [`Inserted::Earliest`], though nothing changes.)
     #[inline(always)]
     pub fn insert(&mut self, id: TimerId, deadline: u64) -> Inserted {
         debug_assert!(id.index() < N, "the queue has no timer of this id");
@@ -62,7 +62,7 @@ impl<const N: usize> TimerQueue<N> {
     #[inline(never)]
     fn insert_among(&mut self, id: TimerId, deadline: u64) -> Inserted {
         let mut insertion = Insertion::NEW;
-        if deadline == u64::MAX {
+        if deadline == NEVER {
             self.begin_move(id, &mut insertion);
             return insertion.result(Inserted::Later);
         }
@@ -79,7 +79,7 @@ impl<const N: usize> TimerQueue<N> {
     fn insert_0(&mut self, deadline: u64) -> Inserted {
         let mut insertion = Insertion::NEW;
         self.begin_move(TimerId::new(0), &mut insertion);
-        if deadline == u64::MAX {
+        if deadline == NEVER {
             return insertion.result(Inserted::Later);
         }
         if deadline > self.first.deadline {
@@ -117,7 +117,7 @@ impl<const N: usize> TimerQueue<N> {
         })
     }
 
-    /// One step of [`insert`](Self::insert) of any timer but timer 0, with any deadline but [`u64::MAX`]; gives its
+    /// One step of [`insert`](Self::insert) of any timer but timer 0, with any deadline but [`NEVER`]; gives its
     /// result with the last one. Between two steps anything else may be done to the queue. A timer that is armed is
     /// disarmed in a step before the last.
     #[inline(always)]
@@ -128,7 +128,7 @@ impl<const N: usize> TimerQueue<N> {
         insertion: &mut Insertion,
     ) -> Option<Inserted> {
         debug_assert!(id.raw() != 0, "timer 0 needs no steps");
-        debug_assert!(deadline != u64::MAX, "never is no deadline");
+        debug_assert!(deadline != NEVER, "never is no deadline");
         if self.list.is_to_begin(&insertion.place) {
             if self.is_first(id) || self.is_later(id) {
                 core::hint::cold_path();

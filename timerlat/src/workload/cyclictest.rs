@@ -2,17 +2,17 @@
 //!
 //! Source: rt-tests, `cyclictest(8)`.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-use takt_kernel::time::{Cycles, Instant, Nanos, sleep_until};
+use takt_kernel::time::{AtomicCycles, AtomicInstant, Cycles, Instant, Nanos, sleep_until};
 use takt_kernel::{Error, smp, thread, trace_event_irqs_on};
 
 use super::{SHARED, account, ended, events, is_over, spawn, status, threshold_hit};
 use crate::config::Config;
 use crate::stats::{MAX_SLOTS, Measure};
 
-static INTERVALS: [AtomicU64; MAX_SLOTS] = [const { AtomicU64::new(0) }; MAX_SLOTS];
-static STARTS: [AtomicU64; MAX_SLOTS] = [const { AtomicU64::new(0) }; MAX_SLOTS];
+static INTERVALS: [AtomicCycles; MAX_SLOTS] =
+    [const { AtomicCycles::new(Cycles::ZERO) }; MAX_SLOTS];
+static STARTS: [AtomicInstant; MAX_SLOTS] =
+    [const { AtomicInstant::new(Instant::ZERO) }; MAX_SLOTS];
 
 const NAMES: [&str; MAX_SLOTS] = [
     "cyclic/0", "cyclic/1", "cyclic/2", "cyclic/3", "cyclic/4", "cyclic/5", "cyclic/6", "cyclic/7",
@@ -27,10 +27,12 @@ pub(super) fn start(config: &Config) -> Result<u32, Error> {
     let mut cpus = (0..MAX_SLOTS).filter(is_measured).cycle();
     for (n, name) in NAMES.iter().enumerate().take(config.threads as usize) {
         let interval = config.interval_of(n as u64);
-        INTERVALS[n].store(Nanos::new(interval).to_cycles().get(), Relaxed);
-        let start =
-            SHARED.start.load(Relaxed) + Nanos::new(n as u64 * config.stagger_ns).to_cycles().get();
-        STARTS[n].store(start, Relaxed);
+        INTERVALS[n].store(Nanos::new(interval).to_cycles());
+        let start = SHARED
+            .start
+            .load()
+            .wrapping_add(Nanos::new(n as u64 * config.stagger_ns).to_cycles());
+        STARTS[n].store(start);
         let cpu = cpus.next().unwrap_or(0);
         spawn(name, config.prio_of(n as u8), config, cpu, n, thread_main)?;
     }
@@ -49,7 +51,7 @@ fn run(slot: usize) -> Result<(), Error> {
     let Some(stats) = status.slot(slot) else {
         return Err(Error::InvalidArgument);
     };
-    let interval = INTERVALS[slot % MAX_SLOTS].load(Relaxed);
+    let interval = INTERVALS[slot % MAX_SLOTS].load();
     let me = thread::current();
     let prio = me.priority()?;
     let cpu = smp::this_cpu();
@@ -57,18 +59,23 @@ fn run(slot: usize) -> Result<(), Error> {
         cpu as u32,
         u32::from(me.id()),
         u32::from(prio),
-        Cycles::new(interval).to_nanos().get(),
+        interval.to_nanos().get(),
     );
-    let mut abs = STARTS[slot % MAX_SLOTS].load(Relaxed);
+    let mut abs = STARTS[slot % MAX_SLOTS].load();
     let mut seq = 0u32;
     while !is_over(abs) {
         seq = seq.wrapping_add(1);
         super::housekeeping(cpu, abs);
-        sleep_until(Instant::from_cycles(abs))?;
-        let now = Instant::now().cycles();
-        let latency = now.wrapping_sub(abs);
-        trace_event_irqs_on!(events::timerlat_thread, slot as u32, seq, latency as u32);
-        if latency > SHARED.stop_thread.load(Relaxed) {
+        sleep_until(abs)?;
+        let now = Instant::now();
+        let latency = now.wrapping_since(abs);
+        trace_event_irqs_on!(
+            events::timerlat_thread,
+            slot as u32,
+            seq,
+            latency.get() as u32
+        );
+        if latency > SHARED.stop_thread.load() {
             threshold_hit(Measure::Thread, slot, latency, u64::from(seq));
         }
         abs = account(stats, None, abs, now, interval);

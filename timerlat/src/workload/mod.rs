@@ -12,11 +12,11 @@ mod timerlat;
 #[cfg(feature = "tasks")]
 mod user;
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use takt_kernel::config::{self, WORKLOAD_STACK_SIZE};
 use takt_kernel::sync::{Semaphore, SetOnce};
-use takt_kernel::time::{self, Cycles, Instant, Nanos};
+use takt_kernel::time::{self, AtomicCycles, AtomicInstant, Cycles, Instant, Nanos};
 use takt_kernel::{Error, smp, thread, thread_stack, trace};
 
 use crate::config::{self as measurement, Config, LOAD_PRIORITY, Load, Workload};
@@ -62,21 +62,22 @@ const _: () = assert!(
 
 /// What the measured threads share, as plain words so that the interrupt reads them without ado.
 struct Shared {
-    stop_irq: AtomicU64,
-    stop_thread: AtomicU64,
-    period: AtomicU64,
-    start: AtomicU64,
-    measure_from: AtomicU64,
-    end: AtomicU64,
+    stop_irq: AtomicCycles,
+    stop_thread: AtomicCycles,
+    period: AtomicCycles,
+    start: AtomicInstant,
+    measure_from: AtomicInstant,
+    /// [`Instant::ZERO`] where it was stopped.
+    end: AtomicInstant,
 }
 
 static SHARED: Shared = Shared {
-    stop_irq: AtomicU64::new(u64::MAX),
-    stop_thread: AtomicU64::new(u64::MAX),
-    period: AtomicU64::new(0),
-    start: AtomicU64::new(0),
-    measure_from: AtomicU64::new(0),
-    end: AtomicU64::new(u64::MAX),
+    stop_irq: AtomicCycles::new(Cycles::MAX),
+    stop_thread: AtomicCycles::new(Cycles::MAX),
+    period: AtomicCycles::new(Cycles::ZERO),
+    start: AtomicInstant::new(Instant::ZERO),
+    measure_from: AtomicInstant::new(Instant::ZERO),
+    end: AtomicInstant::new(Instant::NEVER),
 };
 
 static STATUS: SetOnce<&'static Status> = SetOnce::new();
@@ -91,21 +92,22 @@ fn hooks() -> &'static Hooks {
 }
 
 /// Whether the run is over.
-fn is_over(now: u64) -> bool {
-    now >= SHARED.end.load(Relaxed)
+fn is_over(now: Instant) -> bool {
+    now >= SHARED.end.load()
 }
 
 /// Ends the run at once.
 fn stop_now() {
-    SHARED.end.store(0, Relaxed);
+    SHARED.end.store(Instant::ZERO);
 }
 
 /// A latency above its threshold: stops tracing first, so that the trace ends with the culprit.
 #[cold]
-fn threshold_hit(which: Measure, slot: usize, cycles: u64, seq: u64) {
+fn threshold_hit(which: Measure, slot: usize, latency: Cycles, seq: u64) {
     // What comes while warming up does not count. An activation's latency reaches back to its time, so the time of the
     // sample is late enough to tell.
-    if Instant::now().cycles().wrapping_sub(cycles) < SHARED.measure_from.load(Relaxed) {
+    let activation = Instant::from_cycles(Instant::now().cycles().wrapping_sub(latency.get()));
+    if activation < SHARED.measure_from.load() {
         return;
     }
     trace::tracing_off();
@@ -113,13 +115,9 @@ fn threshold_hit(which: Measure, slot: usize, cycles: u64, seq: u64) {
     if status.state.load(Relaxed) == RunState::Running as u32 {
         status.set_state(RunState::Threshold);
         let cpu = status.slot(slot).map_or(0, |slot| slot.cpu.load(Relaxed));
-        status.stop.set(
-            which,
-            cpu,
-            slot as u32,
-            Cycles::new(cycles).to_nanos().get(),
-            seq,
-        );
+        status
+            .stop
+            .set(which, cpu, slot as u32, latency.to_nanos().get(), seq);
     }
     stop_now();
 }
@@ -128,37 +126,43 @@ fn threshold_hit(which: Measure, slot: usize, cycles: u64, seq: u64) {
 ///
 /// Never inlined: function tracers have one call for each sample.
 #[inline(never)]
-fn account(slot: &SlotStats, irq: Option<u64>, abs: u64, now: u64, period: u64) -> u64 {
+fn account(
+    slot: &SlotStats,
+    irq: Option<Cycles>,
+    abs: Instant,
+    now: Instant,
+    period: Cycles,
+) -> Instant {
     record(slot, irq, abs, now);
     advance(slot, abs, period)
 }
 
 /// Whether an activation at that time counts.
 #[inline(always)]
-fn is_measured(abs: u64) -> bool {
-    abs >= SHARED.measure_from.load(Relaxed)
+fn is_measured(abs: Instant) -> bool {
+    abs >= SHARED.measure_from.load()
 }
 
 #[inline(always)]
-fn record(slot: &SlotStats, irq: Option<u64>, abs: u64, now: u64) {
+fn record(slot: &SlotStats, irq: Option<Cycles>, abs: Instant, now: Instant) {
     if is_measured(abs) {
         if now < abs {
             slot.negative
                 .store(slot.negative.load(Relaxed) + 1, Relaxed);
         } else {
             if let Some(irq) = irq {
-                slot.irq.record(Cycles::new(irq).to_nanos().get());
+                slot.irq.record(irq.to_nanos().get());
             }
-            slot.thread.record(Cycles::new(now - abs).to_nanos().get());
+            slot.thread.record(now.wrapping_since(abs).to_nanos().get());
         }
     }
 }
 
 /// The activation behind the one at `abs`.
 #[inline(always)]
-fn advance(slot: &SlotStats, abs: u64, period: u64) -> u64 {
-    let next = abs + period;
-    let after = Instant::now().cycles();
+fn advance(slot: &SlotStats, abs: Instant, period: Cycles) -> Instant {
+    let next = abs.wrapping_add(period);
+    let after = Instant::now();
     if next <= after {
         return skip(slot, next, after, period);
     }
@@ -168,15 +172,16 @@ fn advance(slot: &SlotStats, abs: u64, period: u64) -> u64 {
 /// Activations whose time has passed are skipped and counted, as rtla and cyclictest do, not made up for: those from `next`
 /// to `after`. What lies in the measurement is so either a sample or missed. Returns the next activation.
 #[cold]
-fn skip(slot: &SlotStats, next: u64, after: u64, period: u64) -> u64 {
-    let resumed = next + ((after - next) / period + 1) * period;
-    let end = match SHARED.end.load(Relaxed) {
+fn skip(slot: &SlotStats, next: Instant, after: Instant, period: Cycles) -> Instant {
+    let nr = after.wrapping_since(next).get() / period.get() + 1;
+    let resumed = next.wrapping_add(Cycles::new(nr * period.get()));
+    let end = match SHARED.end.load() {
         // Stopped early: at this activation.
-        0 => resumed,
+        Instant::ZERO => resumed,
         end => end.min(resumed),
     };
-    let nr_before = |time: u64| time.saturating_sub(next).div_ceil(period);
-    let missed = nr_before(end).saturating_sub(nr_before(SHARED.measure_from.load(Relaxed)));
+    let nr_before = |time: Instant| (time - next).get().div_ceil(period.get());
+    let missed = nr_before(end).saturating_sub(nr_before(SHARED.measure_from.load()));
     slot.missed
         .store(slot.missed.load(Relaxed) + missed, Relaxed);
     resumed
@@ -204,7 +209,7 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
     }
     // Nobody would look for the host's command to stop.
     let is_endless = config.workload == Workload::None && config.duration_ns == 0;
-    let cycles = |ns: u64| Nanos::new(ns).to_cycles().get();
+    let cycles = |ns: u64| Nanos::new(ns).to_cycles();
     let period = cycles(config.period_ns);
     let times = [
         config.period_ns,
@@ -215,38 +220,43 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
         config.stagger_ns,
     ];
     let is_too_long = times.into_iter().any(|ns| ns > LONGEST.get());
-    if is_endless || is_too_long || cpus == 0 || period == 0 || config.prio == 0 || config.prio > 99
+    if is_endless
+        || is_too_long
+        || cpus == 0
+        || period == Cycles::ZERO
+        || config.prio == 0
+        || config.prio > 99
     {
         return Err(Error::InvalidArgument);
     }
     STATUS.set(status);
     HOOKS.set(hooks);
     let limit = |ns: u64| match ns {
-        0 => u64::MAX,
+        0 => Cycles::MAX,
         ns => cycles(ns),
     };
-    SHARED.stop_irq.store(limit(config.stop_irq_ns), Relaxed);
-    SHARED
-        .stop_thread
-        .store(limit(config.stop_thread_ns), Relaxed);
-    SHARED.period.store(period, Relaxed);
+    SHARED.stop_irq.store(limit(config.stop_irq_ns));
+    SHARED.stop_thread.store(limit(config.stop_thread_ns));
+    SHARED.period.store(period);
     // The threads are set up before the first activation.
     let lead = cycles(1_000_000).max(period);
     let align = match config.align_ns {
         0 => period,
         ns => cycles(ns),
     };
-    let start =
-        (Instant::now().cycles() + lead).next_multiple_of(align.max(1)) + cycles(config.offset_ns);
-    let measure_from = start + cycles(config.warmup_ns);
-    SHARED.start.store(start, Relaxed);
-    SHARED.measure_from.store(measure_from, Relaxed);
+    let start = Instant::now()
+        .wrapping_add(lead)
+        .next_multiple_of(align.max(Cycles::new(1)))
+        .wrapping_add(cycles(config.offset_ns));
+    let measure_from = start.wrapping_add(cycles(config.warmup_ns));
+    SHARED.start.store(start);
+    SHARED.measure_from.store(measure_from);
     if config.duration_ns != 0 {
         SHARED
             .end
-            .store(measure_from + cycles(config.duration_ns), Relaxed);
+            .store(measure_from.wrapping_add(cycles(config.duration_ns)));
     }
-    status.started_tsc.store(measure_from, Relaxed);
+    status.started_tsc.store(measure_from.cycles(), Relaxed);
     load::start(config)?;
     let nr_threads = match config.workload {
         #[cfg(feature = "tasks")]
@@ -268,7 +278,7 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
     }
     if nr_threads == 0 {
         // Without a look at the host in between: it would be noise.
-        time::sleep_until(Instant::from_cycles(SHARED.end.load(Relaxed)))?;
+        time::sleep_until(SHARED.end.load())?;
     }
     wait(nr_threads)?;
     #[cfg(feature = "tasks")]
@@ -296,7 +306,7 @@ static ENDED: Semaphore = Semaphore::new(0, MAX_SLOTS as u32);
 
 /// Before the activation at `next`, and after the sample of the one before: a command of the host's, a sign of life, and
 /// room for the records of that activation, all for when the idle thread never runs.
-fn housekeeping(cpu: usize, next: u64) {
+fn housekeeping(cpu: usize, next: Instant) {
     if (hooks().command)() == Some(b's') {
         stop_now();
     }
@@ -305,7 +315,7 @@ fn housekeeping(cpu: usize, next: u64) {
             .heartbeat
             .store(takt_kernel::irq::count(cpu), Relaxed);
     }
-    takt_kernel::trace::prepare(Instant::from_cycles(next));
+    takt_kernel::trace::prepare(next);
 }
 
 /// Marks the calling thread as ended.

@@ -6,10 +6,10 @@
 //!
 //! Source: Linux, `Documentation/trace/timerlat-tracer.rst`.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_kernel::thread;
-use takt_kernel::time::{Cycles, Expiry, Instant, Timer};
+use takt_kernel::time::{AtomicCycles, Cycles, Expiry, Instant, Timer};
 use takt_kernel::{Error, smp, trace_event_irqs_off, trace_event_irqs_on};
 
 use super::{SHARED, account, ended, events, is_over, spawn, status, threshold_hit};
@@ -20,13 +20,13 @@ use crate::stats::{MAX_SLOTS, Measure};
 #[repr(align(64))]
 pub(super) struct Instance {
     pub(super) seq: AtomicU32,
-    pub(super) irq_latency: AtomicU64,
+    pub(super) irq_latency: AtomicCycles,
 }
 
 pub(super) static INSTANCES: [Instance; MAX_SLOTS] = [const {
     Instance {
         seq: AtomicU32::new(0),
-        irq_latency: AtomicU64::new(0),
+        irq_latency: AtomicCycles::new(Cycles::ZERO),
     }
 }; MAX_SLOTS];
 
@@ -56,19 +56,19 @@ pub(super) fn start(config: &Config) -> Result<u32, Error> {
 /// In the timer's interrupt.
 pub(super) fn expired(slot: usize, expiry: Expiry) {
     let instance = &INSTANCES[slot % MAX_SLOTS];
-    let latency = expiry.at.cycles().wrapping_sub(expiry.deadline.cycles());
-    instance.irq_latency.store(latency, Relaxed);
+    let latency = expiry.at.wrapping_since(expiry.deadline);
+    instance.irq_latency.store(latency);
     let seq = instance.seq.load(Relaxed);
-    if latency > SHARED.stop_irq.load(Relaxed) {
+    if latency > SHARED.stop_irq.load() {
         return expired_too_late(slot, seq, latency);
     }
-    trace_event_irqs_off!(events::timerlat_irq, slot as u32, seq, latency as u32);
+    trace_event_irqs_off!(events::timerlat_irq, slot as u32, seq, latency.get() as u32);
 }
 
 /// The sample above the threshold is recorded, and then nothing more.
 #[cold]
-fn expired_too_late(slot: usize, seq: u32, latency: u64) {
-    trace_event_irqs_off!(events::timerlat_irq, slot as u32, seq, latency as u32);
+fn expired_too_late(slot: usize, seq: u32, latency: Cycles) {
+    trace_event_irqs_off!(events::timerlat_irq, slot as u32, seq, latency.get() as u32);
     threshold_hit(Measure::Irq, slot, latency, u64::from(seq));
 }
 
@@ -82,9 +82,10 @@ fn thread_main(slot: usize) {
 /// The time of a CPU's first activation. Staggered over the CPUs: activations on several CPUs at once would measure one another
 /// (and under icount, where all CPUs share one count of instructions, wait for one another).
 #[inline(always)]
-pub(super) fn first(cpu: usize) -> u64 {
-    let period = SHARED.period.load(Relaxed);
-    SHARED.start.load(Relaxed) + period / u64::from(smp::nr_online()) * cpu as u64
+pub(super) fn first(cpu: usize) -> Instant {
+    let period = SHARED.period.load();
+    let stagger = period.get() / u64::from(smp::nr_online()) * cpu as u64;
+    SHARED.start.load().wrapping_add(Cycles::new(stagger))
 }
 
 fn run(slot: usize) -> Result<(), Error> {
@@ -94,7 +95,7 @@ fn run(slot: usize) -> Result<(), Error> {
     let Some(stats) = status.slot(slot) else {
         return Err(Error::InvalidArgument);
     };
-    let period = SHARED.period.load(Relaxed);
+    let period = SHARED.period.load();
     let me = thread::current();
     let prio = me.priority()?;
     let cpu = smp::this_cpu();
@@ -102,23 +103,28 @@ fn run(slot: usize) -> Result<(), Error> {
         cpu as u32,
         u32::from(me.id()),
         u32::from(prio),
-        Cycles::new(period).to_nanos().get(),
+        period.to_nanos().get(),
     );
     let mut abs = first(cpu);
     while !is_over(abs) {
         let seq = instance.seq.load(Relaxed).wrapping_add(1);
         instance.seq.store(seq, Relaxed);
         super::housekeeping(cpu, abs);
-        timer.arm(Instant::from_cycles(abs));
+        timer.arm(abs);
         thread::park(Instant::NEVER)?;
-        let now = Instant::now().cycles();
-        let latency = now.wrapping_sub(abs);
-        trace_event_irqs_on!(events::timerlat_thread, slot as u32, seq, latency as u32);
-        let threshold = SHARED.stop_thread.load(Relaxed);
+        let now = Instant::now();
+        let latency = now.wrapping_since(abs);
+        trace_event_irqs_on!(
+            events::timerlat_thread,
+            slot as u32,
+            seq,
+            latency.get() as u32
+        );
+        let threshold = SHARED.stop_thread.load();
         if latency > threshold {
             threshold_hit(Measure::Thread, slot, latency, u64::from(seq));
         }
-        let irq = instance.irq_latency.load(Relaxed);
+        let irq = instance.irq_latency.load();
         abs = account(stats, Some(irq), abs, now, period);
     }
     Ok(())

@@ -5,11 +5,11 @@
 //!
 //! Source: Linux, `Documentation/trace/timerlat-tracer.rst`, "User-space interface".
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_kernel::task::abi;
 use takt_kernel::task::timerlat::{self, Source};
-use takt_kernel::time::{Cycles, Instant, Nanos, sleep};
+use takt_kernel::time::{AtomicCycles, AtomicInstant, Cycles, Instant, Nanos, sleep};
 use takt_kernel::{Error, smp, thread, trace_event_irqs_on};
 
 use super::timerlat::{INSTANCES, expired, first};
@@ -20,10 +20,11 @@ use super::{
 use crate::config::{Config, CpuMask};
 use crate::stats::{MAX_SLOTS, Measure, SlotStats};
 
-/// The time of each CPU's activation, in cycles.
-static ACTIVATIONS: [AtomicU64; MAX_SLOTS] = [const { AtomicU64::new(0) }; MAX_SLOTS];
+/// The time of each CPU's activation.
+static ACTIVATIONS: [AtomicInstant; MAX_SLOTS] =
+    [const { AtomicInstant::new(Instant::ZERO) }; MAX_SLOTS];
 /// The time between two of them.
-static PERIODS: [AtomicU64; MAX_SLOTS] = [const { AtomicU64::new(0) }; MAX_SLOTS];
+static PERIODS: [AtomicCycles; MAX_SLOTS] = [const { AtomicCycles::new(Cycles::ZERO) }; MAX_SLOTS];
 /// The CPUs that are measured.
 static CPUS: AtomicU32 = AtomicU32::new(0);
 
@@ -47,7 +48,7 @@ static CYCLICTEST: Source = Source {
 pub(super) fn start(config: &Config, start: StartTasks) -> Result<u32, Error> {
     status().has_user.store(1, Relaxed);
     for cpu in 0..MAX_SLOTS {
-        let period = SHARED.period.load(Relaxed);
+        let period = SHARED.period.load();
         set(cpu, first(cpu), period);
     }
     start_as(&TIMERLAT, config, start)
@@ -60,17 +61,17 @@ pub(super) fn start_cyclictest(config: &Config, start: StartTasks) -> Result<u32
     }
     let cpus = (0..MAX_SLOTS).filter(|cpu| config.cpus.has(*cpu));
     for (n, cpu) in cpus.enumerate() {
-        let stagger = Nanos::new(n as u64 * config.stagger_ns).to_cycles().get();
+        let stagger = Nanos::new(n as u64 * config.stagger_ns).to_cycles();
         let interval = config.interval_of(n as u64);
-        let interval = Nanos::new(interval).to_cycles().get();
-        set(cpu, SHARED.start.load(Relaxed) + stagger, interval);
+        let interval = Nanos::new(interval).to_cycles();
+        set(cpu, SHARED.start.load() + stagger, interval);
     }
     start_as(&CYCLICTEST, config, start)
 }
 
-fn set(cpu: usize, first: u64, period: u64) {
-    ACTIVATIONS[cpu].store(first, Relaxed);
-    PERIODS[cpu].store(period, Relaxed);
+fn set(cpu: usize, first: Instant, period: Cycles) {
+    ACTIVATIONS[cpu].store(first);
+    PERIODS[cpu].store(period);
 }
 
 fn start_as(source: &'static Source, config: &Config, start: StartTasks) -> Result<u32, Error> {
@@ -84,7 +85,7 @@ const LOOK: Nanos = Nanos::from_millis(100);
 
 /// Waits until the run is over, whoever is measured.
 pub(super) fn wait_for_end() -> Result<(), Error> {
-    while !is_over(Instant::now().cycles()) {
+    while !is_over(Instant::now()) {
         sleep(LOOK)?;
         if (hooks().command)() == Some(b's') {
             stop_now();
@@ -99,16 +100,16 @@ pub(super) fn withdraw() {
     timerlat::withdraw(&CYCLICTEST);
 }
 
-fn slot(cpu: usize) -> (&'static AtomicU64, Option<&'static SlotStats>) {
+fn slot(cpu: usize) -> (&'static AtomicInstant, Option<&'static SlotStats>) {
     (&ACTIVATIONS[cpu % MAX_SLOTS], status().slot(cpu))
 }
 
-fn period(cpu: usize) -> u64 {
-    PERIODS[cpu % MAX_SLOTS].load(Relaxed)
+fn period(cpu: usize) -> Cycles {
+    PERIODS[cpu % MAX_SLOTS].load()
 }
 
 fn opened(cpu: usize) -> Result<(), abi::Error> {
-    let now = Instant::now().cycles();
+    let now = Instant::now();
     let (_, Some(stats)) = slot(cpu) else {
         return Err(abi::Error::InvalidArgument);
     };
@@ -126,21 +127,21 @@ fn opened(cpu: usize) -> Result<(), abi::Error> {
         smp::this_cpu() as u32,
         u32::from(me.id()),
         u32::from(prio),
-        Cycles::new(period).to_nanos().get(),
+        period.to_nanos().get(),
     );
     first_of(cpu, stats, now);
     Ok(())
 }
 
 /// The first activation of a thread that comes now: what there was before is missed.
-fn first_of(cpu: usize, stats: &SlotStats, now: u64) -> u64 {
+fn first_of(cpu: usize, stats: &SlotStats, now: Instant) -> Instant {
     let activation = &ACTIVATIONS[cpu % MAX_SLOTS];
-    let due = activation.load(Relaxed);
+    let due = activation.load();
     if due > now {
         return due;
     }
     let due = skip(stats, due, now, period(cpu));
-    activation.store(due, Relaxed);
+    activation.store(due);
     due
 }
 
@@ -148,20 +149,20 @@ fn next(cpu: usize, back: Option<Instant>, _ran_at: Instant) -> Option<Instant> 
     let (activation, Some(stats)) = slot(cpu) else {
         return None;
     };
-    let mut due = activation.load(Relaxed);
-    if let Some(now) = back.map(Instant::cycles) {
-        let latency = now.wrapping_sub(due);
+    let mut due = activation.load();
+    if let Some(now) = back {
+        let latency = now.wrapping_since(due);
         let seq = INSTANCES[cpu % MAX_SLOTS].seq.load(Relaxed);
-        trace_event_irqs_on!(events::timerlat_user, cpu as u32, seq, latency as u32);
-        if latency > SHARED.stop_thread.load(Relaxed) {
+        trace_event_irqs_on!(events::timerlat_user, cpu as u32, seq, latency.get() as u32);
+        if latency > SHARED.stop_thread.load() {
             threshold_hit(Measure::User, cpu, latency, u64::from(seq));
         }
         if is_measured(due) && now >= due {
-            status().user[cpu % MAX_SLOTS].record(Cycles::new(latency).to_nanos().get());
+            status().user[cpu % MAX_SLOTS].record(latency.to_nanos().get());
         }
         due = advance(stats, due, period(cpu));
     } else {
-        due = first_of(cpu, stats, Instant::now().cycles());
+        due = first_of(cpu, stats, Instant::now());
     }
     next_activation(cpu, due)
 }
@@ -171,12 +172,17 @@ fn next_cycle(cpu: usize, back: Option<Instant>, ran_at: Instant) -> Option<Inst
     let (activation, Some(stats)) = slot(cpu) else {
         return None;
     };
-    let (mut due, ran_at) = (activation.load(Relaxed), ran_at.cycles());
+    let mut due = activation.load();
     if back.is_some() {
-        let latency = ran_at.wrapping_sub(due);
+        let latency = ran_at.wrapping_since(due);
         let seq = INSTANCES[cpu % MAX_SLOTS].seq.load(Relaxed);
-        trace_event_irqs_on!(events::timerlat_thread, cpu as u32, seq, latency as u32);
-        if latency > SHARED.stop_thread.load(Relaxed) {
+        trace_event_irqs_on!(
+            events::timerlat_thread,
+            cpu as u32,
+            seq,
+            latency.get() as u32
+        );
+        if latency > SHARED.stop_thread.load() {
             threshold_hit(Measure::Thread, cpu, latency, u64::from(seq));
         }
         record(stats, None, due, ran_at);
@@ -186,26 +192,31 @@ fn next_cycle(cpu: usize, back: Option<Instant>, ran_at: Instant) -> Option<Inst
 }
 
 /// The next activation is at that time, unless the run is over then.
-fn next_activation(cpu: usize, due: u64) -> Option<Instant> {
+fn next_activation(cpu: usize, due: Instant) -> Option<Instant> {
     if is_over(due) {
         return None;
     }
     let seq = &INSTANCES[cpu % MAX_SLOTS].seq;
-    ACTIVATIONS[cpu % MAX_SLOTS].store(due, Relaxed);
+    ACTIVATIONS[cpu % MAX_SLOTS].store(due);
     seq.store(seq.load(Relaxed).wrapping_add(1), Relaxed);
     super::housekeeping(cpu, due);
-    Some(Instant::from_cycles(due))
+    Some(due)
 }
 
 fn woken(cpu: usize, due: Instant, now: Instant) {
     let instance = &INSTANCES[cpu % MAX_SLOTS];
-    let (due, now, seq) = (due.cycles(), now.cycles(), instance.seq.load(Relaxed));
-    let latency = now.wrapping_sub(due);
-    trace_event_irqs_on!(events::timerlat_thread, cpu as u32, seq, latency as u32);
-    if latency > SHARED.stop_thread.load(Relaxed) {
+    let seq = instance.seq.load(Relaxed);
+    let latency = now.wrapping_since(due);
+    trace_event_irqs_on!(
+        events::timerlat_thread,
+        cpu as u32,
+        seq,
+        latency.get() as u32
+    );
+    if latency > SHARED.stop_thread.load() {
         threshold_hit(Measure::Thread, cpu, latency, u64::from(seq));
     }
     if let Some(stats) = status().slot(cpu) {
-        record(stats, Some(instance.irq_latency.load(Relaxed)), due, now);
+        record(stats, Some(instance.irq_latency.load()), due, now);
     }
 }

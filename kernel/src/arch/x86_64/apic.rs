@@ -16,6 +16,7 @@ use super::interrupts::{
 };
 use super::proof;
 use super::tsc;
+use crate::clock::Instant;
 
 const APIC_BASE: u32 = 0x1b;
 const TSC_DEADLINE: u32 = 0x6e0;
@@ -273,13 +274,14 @@ pub(crate) fn calibrate_arm() {
     ARM_LEAD.store(least.saturating_sub(1), Relaxed);
 }
 
-/// Makes the timer interrupt come at `deadline` (cycles), at once if that is past. A deadline further away than the
+/// Makes the timer interrupt come at `deadline`, at once if that is past. A deadline further away than the
 /// counter reaches gives an earlier interrupt; the handler then arms it again.
 ///
 /// # Context
 /// Interrupts off.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn arm(deadline: u64) {
+pub(crate) fn arm(deadline: Instant) {
+    let deadline = deadline.cycles();
     if DEADLINE_MODE.load(Relaxed) != 0 {
         // SAFETY: the MSR exists in this mode. Zero would disarm.
         unsafe { Msr::new(TSC_DEADLINE).write(deadline.max(1)) };

@@ -7,6 +7,8 @@ use x86_64::registers::control::Cr2;
 
 use super::frame::ExceptionFrame;
 use super::percpu;
+#[cfg(feature = "osnoise")]
+use crate::clock::Instant;
 use crate::cpus;
 use crate::fault::{self, Fault};
 use crate::lock;
@@ -77,8 +79,8 @@ fn nmi(block: &percpu::PerCpu, rip: usize) {
     cpus::halt_in_nmi_if_over(move || lock::may_have_one(rip));
     #[cfg(feature = "osnoise")]
     let begun = match crate::static_branch!(crate::trace::osnoise::noise::NMI) {
-        true => super::tsc::now(),
-        false => 0,
+        true => Instant::now(),
+        false => Instant::ZERO,
     };
     percpu::count(&block.nr_nmis);
     // SAFETY: one instruction on this CPU's own byte.

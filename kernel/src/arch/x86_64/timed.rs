@@ -10,6 +10,7 @@ use super::proof::shown;
 use crate::arch::jump_label::Writable;
 use crate::arch::jump_label::{self, keys, number};
 use crate::arch::percpu::{self, PerCpu, behind_gs};
+use crate::clock::{Cycles, Instant};
 use crate::compact::counted;
 
 keys! {
@@ -68,39 +69,42 @@ static OVERHEAD: AtomicU64 = AtomicU64::new(0);
 /// Cycles from a place to its hook's first time stamp.
 static LEAD: AtomicU64 = AtomicU64::new(0);
 
-/// What a way to a hook takes beside that of a place, in cycles: in front of the hook, and altogether.
+/// What a way to a hook takes beside that of a place: in front of the hook, and altogether.
 #[derive(Clone, Copy)]
 pub(crate) struct Rest {
-    pub(crate) before: u64,
-    pub(crate) all: u64,
+    pub(crate) before: Cycles,
+    pub(crate) all: Cycles,
 }
 
 impl Hooks {
     /// When the place was passed whose hook is under way, on the clock without hooks.
     #[inline(always)]
-    pub(crate) fn now(&self) -> u64 {
-        self.passed().wrapping_sub(self.before.load(Relaxed))
+    pub(crate) fn now(&self) -> Instant {
+        wrapping_before(self.passed(), self.before.load(Relaxed))
     }
 
     /// The TSC when the place was passed whose hook is under way.
     #[inline(always)]
-    pub(crate) fn passed(&self) -> u64 {
-        self.entered.load(Relaxed) - LEAD.load(Relaxed)
+    pub(crate) fn passed(&self) -> Instant {
+        wrapping_before(
+            Instant::from_cycles(self.entered.load(Relaxed)),
+            LEAD.load(Relaxed),
+        )
     }
 
     /// The same of a place with a way of its own, whose rest is hidden as well.
     #[inline(always)]
-    pub(crate) fn now_behind(&self, rest: Rest) -> u64 {
-        let now = self.now() - rest.before;
+    pub(crate) fn now_behind(&self, rest: Rest) -> Instant {
+        let now = wrapping_before(self.now(), rest.before.get());
         let before = self.before.load(Relaxed);
-        self.before.store(before + rest.all, Relaxed);
+        self.before.store(before + rest.all.get(), Relaxed);
         now
     }
 
     /// A reading of the TSC behind the last hook, on the clock without hooks.
     #[inline(always)]
-    pub(crate) fn without_hooks(&self, tsc: u64) -> u64 {
-        tsc.wrapping_sub(self.hidden.load(Relaxed))
+    pub(crate) fn without_hooks(&self, tsc: Instant) -> Instant {
+        wrapping_before(tsc, self.hidden.load(Relaxed))
     }
 }
 
@@ -147,10 +151,17 @@ impl UnderWay {
     }
 }
 
-/// Cycles between two times on the clock without hooks. In real time more may be hidden than a hook has taken, so that a very
+/// From one time to another on the clock without hooks. In real time more may be hidden than a hook has taken, so that a very
 /// short stretch seems to end before it begins: it took none.
-pub(crate) fn between(begin: u64, end: u64) -> u64 {
-    end.wrapping_sub(begin).cast_signed().max(0).cast_unsigned()
+pub(crate) fn between(begin: Instant, end: Instant) -> Cycles {
+    let cycles = end.wrapping_since(begin).get().cast_signed();
+    Cycles::new(cycles.max(0).cast_unsigned())
+}
+
+/// So many cycles earlier, on a clock that may go round: more may be hidden than has passed.
+#[inline(always)]
+fn wrapping_before(time: Instant, cycles: u64) -> Instant {
+    Instant::from_cycles(time.cycles().wrapping_sub(cycles))
 }
 
 /// How often each is measured: the first times right after the code was rewritten take longer on a real machine.

@@ -11,6 +11,7 @@ use takt_scheduler::{PrioCounts, Priority, ThreadId};
 use crate::arch::percpu;
 use crate::arch::percpu::CpuRef;
 use crate::arch::resume;
+use crate::clock::Cycles;
 use crate::error::Error;
 use crate::sync::mutex_state::RawMutex;
 use crate::waiters::Waiters;
@@ -174,10 +175,10 @@ pub(crate) struct Tcb {
     /// itself.
     pub(crate) stack_top: usize,
     pub(crate) exit_code: usize,
-    /// Round robin: cycles left of the quantum when it was last preempted, 0 for a whole one.
-    pub(crate) quantum_left: u64,
-    /// Round robin: the quantum in cycles.
-    pub(crate) quantum: u64,
+    /// Round robin: what is left of the quantum when it was last preempted, [`Cycles::ZERO`] for a whole one.
+    pub(crate) quantum_left: Cycles,
+    /// Round robin: the quantum.
+    pub(crate) quantum: Cycles,
     /// What `gs` begins at while the kernel runs on the thread's CPU.
     #[cfg(feature = "tasks")]
     pub(crate) gs: usize,
@@ -263,8 +264,8 @@ impl Tcb {
         self.held = core::ptr::null();
         self.inherits = PrioCounts::new();
         self.round_robin = 0;
-        self.quantum = 0;
-        self.quantum_left = 0;
+        self.quantum = Cycles::ZERO;
+        self.quantum_left = Cycles::ZERO;
         #[cfg(feature = "tasks")]
         {
             self.space = core::ptr::null();

@@ -22,7 +22,7 @@ use super::state::{
     is_pid_traced,
 };
 use super::{events, profile};
-use crate::arch::tsc;
+use crate::clock::Instant;
 use crate::compact::counted;
 use crate::config::GRAPH_DEPTH;
 use crate::probe::sink::KernelSink;
@@ -114,7 +114,7 @@ fn push(shadow: &mut Shadow, index: usize, slot: &mut usize, frame: Frame, ip: u
     if frame.is_timed {
         profile::entered(ip);
         // Last, so that nothing of this counts.
-        frame.entered = tsc::now();
+        frame.entered = Instant::now();
     }
 }
 
@@ -141,7 +141,7 @@ fn part_of(shadow: &Shadow, ip: u32) -> Option<Part> {
 
 /// Called by the trampoline when a function returns; `slot` is where its return address lay. Gives that address.
 pub(super) extern "C" fn graph_return(slot: usize) -> usize {
-    let now = tsc::now();
+    let now = Instant::now();
     if let Some((shadow, place)) = shadow_of(slot) {
         if shadow.is_of(&place) {
             shadow.drop_dead(slot, true);
@@ -159,7 +159,7 @@ pub(super) extern "C" fn graph_return(slot: usize) -> usize {
 /// The function at that depth has returned: drops it, records and counts its return, and gives the address that it returns
 /// to.
 #[inline(never)]
-fn pop(shadow: &mut Shadow, depth: usize, now: u64) -> usize {
+fn pop(shadow: &mut Shadow, depth: usize, now: Instant) -> usize {
     shadow.set_depth(depth);
     let is_irq = shadow.is_irq();
     let frame = shadow.popped();
@@ -167,7 +167,7 @@ fn pop(shadow: &mut Shadow, depth: usize, now: u64) -> usize {
         emit(false, is_irq, depth, frame);
     }
     if frame.is_timed {
-        profile::returned(frame.ip(), now.wrapping_sub(frame.entered));
+        profile::returned(frame.ip(), now.wrapping_since(frame.entered));
     }
     frame.ret
 }
@@ -176,7 +176,7 @@ fn pop(shadow: &mut Shadow, depth: usize, now: u64) -> usize {
 /// thread before.
 #[cold]
 #[inline(never)]
-fn return_during_switch(slot: usize, now: u64) -> usize {
+fn return_during_switch(slot: usize, now: Instant) -> usize {
     let last = shadow::last();
     for number in counted(shadow::NR + 1) {
         // That one at first, then all.

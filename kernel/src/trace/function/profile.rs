@@ -19,6 +19,7 @@ use takt_tracer::profile::{Entry, View};
 
 use super::set::{SharedFilter, id_of};
 use crate::arch::percpu;
+use crate::clock::Cycles;
 use crate::config::{MAX_CPUS, MAX_FUNCTIONS};
 
 /// The functions that are profiled, all things considered.
@@ -71,14 +72,14 @@ pub(super) fn entered(ip: u32) {
     }
 }
 
-/// A function returns after so many cycles.
+/// A function returns after so long.
 #[cold]
 #[inline(never)]
-pub(super) fn returned(ip: u32, cycles: u64) {
+pub(super) fn returned(ip: u32, time: Cycles) {
     let Some(entry) = entry_of(ip).filter(|_| is_profiling()) else {
         return;
     };
-    let cycles = cycles.saturating_sub(OVERHEAD.load(Relaxed));
+    let cycles = time.get().saturating_sub(OVERHEAD.load(Relaxed));
     let square = u128::from(cycles) * u128::from(cycles);
     // SAFETY: counters of this CPU; see the module's text.
     unsafe {

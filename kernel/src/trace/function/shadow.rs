@@ -16,6 +16,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use super::entry::{self, block_of};
 use crate::arch::percpu;
+use crate::clock::Instant;
 use crate::compact::counted;
 use crate::config::{GRAPH_DEPTH, IRQ_STACK_SIZE, MAX_CPUS, MAX_THREADS};
 use crate::thread::tcb::TcbRef;
@@ -35,7 +36,7 @@ pub(super) struct Frame {
     /// Whether `entered` counts.
     pub(super) is_timed: bool,
     /// When it was entered.
-    pub(super) entered: u64,
+    pub(super) entered: Instant,
 }
 
 /// What part a function has in the graph.
@@ -57,7 +58,7 @@ impl Frame {
         what: 0,
         part: Part::Recorded,
         is_timed: false,
-        entered: 0,
+        entered: Instant::ZERO,
     };
 
     #[inline(always)]

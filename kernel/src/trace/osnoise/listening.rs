@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use super::noise::{COUNTS, CPUS, IS_CHOSEN, IS_ON, NMI, SOFT, TOLD, heard};
 use crate::arch::jump_label::{self, Writable, number};
+use crate::clock::Instant;
 use crate::error::Error;
 use crate::trace::control;
 use crate::trace::enabled::is_enabled;
@@ -43,7 +44,7 @@ pub(in crate::trace) fn update() -> Result<(), Error> {
 fn listen(text: &mut Writable, on: bool) {
     for cpu in &CPUS {
         for begin in [&cpu.irq, &cpu.softirq, &cpu.thread] {
-            begin.at.store(0, Relaxed);
+            begin.at.store(Instant::ZERO);
         }
     }
     if on {

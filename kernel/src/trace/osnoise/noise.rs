@@ -18,7 +18,8 @@ use takt_tracer::{event, event_class};
 
 use crate::arch::divert_records::Arguments;
 use crate::arch::jump_label::{Key, keys};
-use crate::arch::{percpu, tsc};
+use crate::arch::percpu;
+use crate::clock::{AtomicCycles, AtomicInstant, Cycles, Instant};
 use crate::config::{MAX_CPUS, MAX_THREADS, MAX_TIMERS, cpu_index};
 use crate::probe::events;
 use crate::thread::handle::Thread;
@@ -96,28 +97,29 @@ pub(super) static SOFT: AtomicU8 = AtomicU8::new(0);
 pub(super) static THREADS: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
 /// When something began: the clock, and what interrupts had taken by then.
 pub(super) struct Begin {
-    pub(super) at: AtomicU64,
-    taken: AtomicU64,
+    pub(super) at: AtomicInstant,
+    taken: AtomicCycles,
 }
 
 impl Begin {
     const fn new() -> Self {
         Self {
-            at: AtomicU64::new(0),
-            taken: AtomicU64::new(0),
+            at: AtomicInstant::new(Instant::ZERO),
+            taken: AtomicCycles::new(Cycles::ZERO),
         }
     }
 
-    fn set(&self, (at, taken): (u64, u64)) {
-        self.at.store(at, Relaxed);
-        self.taken.store(taken, Relaxed);
+    fn set(&self, (at, taken): (Instant, Cycles)) {
+        self.at.store(at);
+        self.taken.store(taken);
     }
 
     /// Ends it: when it began and how long it was, net; nothing if its beginning was not heard.
-    fn end(&self, (now, taken): (u64, u64)) -> Option<(u64, u64)> {
-        let begun = self.at.swap(0, Relaxed);
-        let others = taken.wrapping_sub(self.taken.load(Relaxed));
-        (begun != 0).then(|| (begun, (now - begun).saturating_sub(others)))
+    fn end(&self, (now, taken): (Instant, Cycles)) -> Option<(Instant, Cycles)> {
+        let begun = self.at.swap(Instant::ZERO);
+        let others = taken.get().wrapping_sub(self.taken.load().get());
+        let net = || now.wrapping_since(begun) - Cycles::new(others);
+        (begun != Instant::ZERO).then(|| (begun, net()))
     }
 }
 
@@ -158,10 +160,10 @@ fn count(counter: &AtomicU32) {
 
 impl OfCpu {
     /// The clock, and what interrupts had taken by then.
-    fn now(&self) -> (u64, u64) {
+    fn now(&self) -> (Instant, Cycles) {
         loop {
             let nr = self.nr_nmis.load(Relaxed);
-            let pair = (tsc::now(), self.taken.load(Relaxed));
+            let pair = (Instant::now(), Cycles::new(self.taken.load(Relaxed)));
             if self.nr_nmis.load(Relaxed) == nr {
                 return pair;
             }
@@ -171,19 +173,25 @@ impl OfCpu {
     fn irq_ends(&self, vector: u32) {
         self.softirq_ends();
         if let Some((start, duration)) = self.irq.end(self.now()) {
-            self.taken.fetch_add(duration, Relaxed);
+            self.taken.fetch_add(duration.get(), Relaxed);
             count(&self.nr_irqs);
             let name = crate::irq::name_of(vector);
-            trace_event_irqs_off!(irq_noise, vector, start, duration, name.as_bytes());
+            trace_event_irqs_off!(
+                irq_noise,
+                vector,
+                start.cycles(),
+                duration.get(),
+                name.as_bytes()
+            );
         }
     }
 
     /// The work is part of the interrupt that does it, but Linux tells it apart.
     fn softirq_ends(&self) {
         if let Some((start, duration)) = self.softirq.end(self.now()) {
-            self.taken.fetch_add(duration, Relaxed);
+            self.taken.fetch_add(duration.get(), Relaxed);
             count(&self.nr_softirqs);
-            trace_event_irqs_off!(softirq_noise, start, duration);
+            trace_event_irqs_off!(softirq_noise, start.cycles(), duration.get());
         }
     }
 
@@ -199,7 +207,7 @@ impl OfCpu {
         let is_own = |tid: u8| own != 0 && Thread::of_handle(own).id() == tid;
         if let Some((start, duration)) = self.thread.end(self.now()) {
             count(&self.nr_threads);
-            trace_event_irqs_off!(thread_noise, start, duration);
+            trace_event_irqs_off!(thread_noise, start.cycles(), duration.get());
         }
         if !is_own(next) {
             self.thread.set(self.now());
@@ -225,17 +233,17 @@ pub(in crate::trace) fn hear(id: u32, record: &Arguments) {
     }
 }
 
-/// A non-maskable interrupt ends that began then; 0 if nobody listened yet.
-pub(crate) fn nmi_ended(start: u64) {
-    if start == 0 {
+/// A non-maskable interrupt ends that began then; [`Instant::ZERO`] if nobody listened yet.
+pub(crate) fn nmi_ended(start: Instant) {
+    if start == Instant::ZERO {
         return;
     }
     let it = this();
-    let duration = tsc::now() - start;
+    let duration = Instant::now().wrapping_since(start).get();
     // In this order: who reads the clock and the count sees that the number has changed.
     count(&it.nr_nmis);
     it.taken.fetch_add(duration, Relaxed);
-    trace_event_irqs_off!(nmi_noise, start, duration);
+    trace_event_irqs_off!(nmi_noise, start.cycles(), duration);
 }
 
 /// How often something came between.

@@ -7,7 +7,7 @@ use takt_tracer::{event, event_class};
 use super::noise::Interference;
 use super::threads::{ENDS, end, get, has, names, reaches, start, stop};
 use crate::arch::proof;
-use crate::clock::{Instant, Nanos};
+use crate::clock::{Cycles, Instant, Nanos};
 use crate::config::MAX_CPUS;
 use crate::error::Error;
 use crate::preempt;
@@ -68,17 +68,17 @@ fn body(cpu: usize) {
     }
 }
 
-/// What was seen in a sampling, in cycles.
+/// What was seen in a sampling.
 #[derive(Default)]
 struct Seen {
-    noise: u64,
-    longest: u64,
+    noise: Cycles,
+    longest: Cycles,
     nr_hw: u32,
 }
 
 /// Samples for the runtime.
 fn sample(cpu: usize) {
-    let runtime = Nanos::new(get(Param::Runtime)).to_cycles().get();
+    let runtime = Nanos::new(get(Param::Runtime)).to_cycles();
     let before = Interference::now();
     let (seen, took) = if has(Flag::IrqDisable) {
         let _guard = preempt::irq_save();
@@ -92,9 +92,9 @@ fn sample(cpu: usize) {
     let during = Interference::now().since(before);
     trace_event!(
         osnoise,
-        took,
-        seen.noise,
-        at_most(seen.longest, 32),
+        took.get(),
+        seen.noise.get(),
+        at_most(seen.longest.get(), 32),
         during.irqs,
         at_most(seen.nr_hw.into(), 16),
         at_most(during.nmis.into(), 16),
@@ -112,10 +112,10 @@ fn at_most(number: u64, bits: u32) -> u32 {
 }
 
 /// The clock, and what had come between by then: nothing has while both were read.
-fn look() -> (u64, Interference) {
+fn look() -> (Instant, Interference) {
     let mut met = Interference::now();
     loop {
-        let now = Instant::now().cycles();
+        let now = Instant::now();
         let meets = Interference::now();
         if meets == met {
             return (now, met);
@@ -125,13 +125,10 @@ fn look() -> (u64, Interference) {
     }
 }
 
-/// Reads the clock for so many cycles; says what it has seen and how long it was.
-fn watch(cpu: usize, runtime: u64) -> (Seen, u64) {
+/// Reads the clock for so long; says what it has seen and how long it was.
+fn watch(cpu: usize, runtime: Cycles) -> (Seen, Cycles) {
     let mut seen = Seen::default();
-    let thresh = match latency::THRESH.load(core::sync::atomic::Ordering::Relaxed) {
-        0 => DEFAULT_THRESH.to_cycles().get(),
-        thresh => thresh,
-    };
+    let thresh = latency::thresh_or(|| DEFAULT_THRESH.to_cycles());
     let (begun, mut met) = look();
     let mut last = begun;
     loop {
@@ -139,14 +136,14 @@ fn watch(cpu: usize, runtime: u64) -> (Seen, u64) {
         core::hint::spin_loop();
         proof::bounded!("looks at the clock in osnoise's runtime");
         let (now, meets) = look();
-        let noise = now - last;
+        let noise = now.wrapping_since(last);
         let interference = meets.since(met).sum();
         met = meets;
         if noise > thresh {
             seen.nr_hw += u32::from(interference == 0);
-            seen.noise += noise;
+            seen.noise = Cycles::new(seen.noise.get() + noise.get());
             seen.longest = seen.longest.max(noise);
-            trace_event!(sample_threshold, last, noise, interference);
+            trace_event!(sample_threshold, last.cycles(), noise.get(), interference);
             if reaches(Param::StopTracing, noise) {
                 proof::apart!("recording ends at osnoise's limit, with a text that says so");
                 stop(cpu);
@@ -156,7 +153,7 @@ fn watch(cpu: usize, runtime: u64) -> (Seen, u64) {
         } else {
             last = now;
         }
-        let took = now - begun;
+        let took = now.wrapping_since(begun);
         if took >= runtime || ENDS.load(core::sync::atomic::Ordering::Relaxed) {
             return (seen, took);
         }

@@ -39,10 +39,10 @@ pub(super) fn has(flag: Flag) -> bool {
     get(Param::Options) & flag.bit() != 0
 }
 
-/// Whether what took so many cycles reaches a limit, which 0 is not.
-pub(super) fn reaches(param: Param, cycles: u64) -> bool {
+/// Whether what took so long reaches a limit, which 0 is not.
+pub(super) fn reaches(param: Param, time: Cycles) -> bool {
     let limit = get(param);
-    limit != 0 && Cycles::new(cycles).to_nanos().get() >= limit
+    limit != 0 && time.to_nanos().get() >= limit
 }
 
 /// A limit was reached: recording stops, so that the trace ends with what led to it.

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use takt_tracer::{event, event_class};
 
 use super::threads::{ENDS, get, has, names, reaches, start, stop};
-use crate::clock::{Instant, Nanos};
+use crate::clock::{Cycles, Instant, Nanos};
 use crate::config::{MAX_CPUS, cpu_index};
 use crate::error::Error;
 use crate::soft_timer::{Expiry, Timer};
@@ -69,8 +69,8 @@ fn begin() -> Result<(), Error> {
 fn expired(cpu: usize, expiry: Expiry) {
     let instance = &INSTANCES[cpu_index(cpu)];
     let seqnum = instance.seqnum.load(Relaxed);
-    let latency = expiry.at.cycles().wrapping_sub(expiry.deadline.cycles());
-    trace_event_irqs_off!(timerlat, IRQ, seqnum, latency);
+    let latency = expiry.at.wrapping_since(expiry.deadline);
+    trace_event_irqs_off!(timerlat, IRQ, seqnum, latency.get());
     if get(Param::PrintStack) != 0 {
         instance.save_stack();
     }
@@ -91,7 +91,7 @@ impl Instance {
     }
 
     /// Records the stack that was saved, if the latency is one to show it for. It is shown once.
-    fn show_stack(&self, latency: u64) {
+    fn show_stack(&self, latency: Cycles) {
         let nr = self.nr_frames.swap(0, Relaxed);
         if nr == 0 || !reaches(Param::PrintStack, latency) {
             return;
@@ -127,11 +127,11 @@ fn run(cpu: usize, timer: &Timer) -> Result<(), Error> {
         instance
             .seqnum
             .store(instance.seqnum.load(Relaxed).wrapping_add(1), Relaxed);
-        timer.arm(Instant::from_cycles(next));
+        timer.arm(next);
         // Whoever wakes it earlier has it end, or means nothing by it.
         let now = loop {
             park(Instant::NEVER)?;
-            let now = Instant::now().cycles();
+            let now = Instant::now();
             if now >= next || ENDS.load(Relaxed) {
                 break now;
             }
@@ -139,8 +139,13 @@ fn run(cpu: usize, timer: &Timer) -> Result<(), Error> {
         if ENDS.load(Relaxed) {
             break;
         }
-        let latency = now - next;
-        trace_event_irqs_on!(timerlat, THREAD, instance.seqnum.load(Relaxed), latency);
+        let latency = now.wrapping_since(next);
+        trace_event_irqs_on!(
+            timerlat,
+            THREAD,
+            instance.seqnum.load(Relaxed),
+            latency.get()
+        );
         instance.show_stack(latency);
         if reaches(Param::StopTracingTotal, latency) {
             stop(cpu);
@@ -152,31 +157,35 @@ fn run(cpu: usize, timer: &Timer) -> Result<(), Error> {
 
 /// The time of the activation behind that one. What was missed meanwhile is skipped.
 #[inline(always)]
-fn following(activation: u64) -> u64 {
+fn following(activation: Instant) -> Instant {
     let period = period();
-    let after = Instant::now().cycles();
-    let next = activation + period;
+    let after = Instant::now();
+    let next = activation.wrapping_add(period);
     match next <= after {
-        true => next + ((after - next) / period + 1) * period,
+        true => {
+            let nr = after.wrapping_since(next).get() / period.get() + 1;
+            next.wrapping_add(Cycles::new(nr * period.get()))
+        }
         false => next,
     }
 }
 
-fn period() -> u64 {
-    Nanos::new(get(Param::TimerlatPeriod))
-        .to_cycles()
-        .get()
-        .max(1)
+fn period() -> Cycles {
+    let period = Nanos::new(get(Param::TimerlatPeriod)).to_cycles();
+    period.max(Cycles::new(1))
 }
 
 /// The first activation, far enough away: on a multiple of the period if the CPUs are to be aligned. Else they are
 /// staggered, between the multiples, where other periodic threads may be: activations at once would measure one another.
-fn first(cpu: usize) -> u64 {
+fn first(cpu: usize) -> Instant {
     let period = period();
-    let lead = Nanos::from_millis(1).to_cycles().get();
-    let first = (Instant::now().cycles() + lead).next_multiple_of(period);
+    let lead = Nanos::from_millis(1).to_cycles();
+    let first = Instant::now().wrapping_add(lead).next_multiple_of(period);
     match has(Flag::TimerlatAlign) {
         true => first,
-        false => first + period / 2 + period / u64::from(cpus::nr_online()) * cpu as u64,
+        false => {
+            let each = period.get() / u64::from(cpus::nr_online());
+            first.wrapping_add(Cycles::new(period.get() / 2 + each * cpu as u64))
+        }
     }
 }

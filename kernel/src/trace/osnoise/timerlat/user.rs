@@ -1,11 +1,11 @@
 //! Threads of tasks in the place of the tracer's own, where the option `OSNOISE_WORKLOAD` is off.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use takt_tracer::control::osnoise::{Flag, Param};
 
 use super::{INSTANCES, Instance, THREAD, expired, first, following, timerlat};
-use crate::clock::Instant;
+use crate::clock::{AtomicInstant, Instant};
 use crate::config::{MAX_CPUS, cpu_index};
 use crate::error::Error;
 use crate::task::timerlat::{self as tasks, Source};
@@ -16,7 +16,7 @@ const USER_RETURN: u32 = 2;
 
 static SOURCE: Source = Source {
     opened: |cpu| {
-        place(cpu).0.store(first(cpu), Relaxed);
+        place(cpu).0.store(first(cpu));
         Ok(())
     },
     expired,
@@ -25,10 +25,11 @@ static SOURCE: Source = Source {
     closed: |_| {},
 };
 
-/// The time of each CPU's activation, in cycles.
-static ACTIVATIONS: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
+/// The time of each CPU's activation.
+static ACTIVATIONS: [AtomicInstant; MAX_CPUS] =
+    [const { AtomicInstant::new(Instant::ZERO) }; MAX_CPUS];
 
-fn place(cpu: usize) -> (&'static AtomicU64, &'static Instance) {
+fn place(cpu: usize) -> (&'static AtomicInstant, &'static Instance) {
     (&ACTIVATIONS[cpu_index(cpu)], &INSTANCES[cpu_index(cpu)])
 }
 
@@ -47,28 +48,33 @@ pub(super) fn end() {
 
 fn next(cpu: usize, back: Option<Instant>, _ran_at: Instant) -> Option<Instant> {
     let (activation, instance) = place(cpu);
-    let mut due = activation.load(Relaxed);
+    let mut due = activation.load();
     let seqnum = instance.seqnum.load(Relaxed);
     if let Some(now) = back {
-        let latency = now.cycles().wrapping_sub(due);
-        trace_event_irqs_on!(timerlat, USER_RETURN, seqnum, latency);
+        let latency = now.wrapping_since(due);
+        trace_event_irqs_on!(timerlat, USER_RETURN, seqnum, latency.get());
         if reaches(Param::StopTracingTotal, latency) {
             stop(cpu);
         }
     }
     // Of one that waits for the first time the next counts: what came before is no latency of its.
-    if back.is_some() || due <= Instant::now().cycles() {
+    if back.is_some() || due <= Instant::now() {
         due = following(due);
-        activation.store(due, Relaxed);
+        activation.store(due);
     }
     instance.seqnum.store(seqnum.wrapping_add(1), Relaxed);
-    Some(Instant::from_cycles(due))
+    Some(due)
 }
 
 fn woken(cpu: usize, due: Instant, now: Instant) {
     let instance = place(cpu).1;
-    let latency = now.cycles() - due.cycles();
-    trace_event_irqs_on!(timerlat, THREAD, instance.seqnum.load(Relaxed), latency);
+    let latency = now.wrapping_since(due);
+    trace_event_irqs_on!(
+        timerlat,
+        THREAD,
+        instance.seqnum.load(Relaxed),
+        latency.get()
+    );
     instance.show_stack(latency);
     if reaches(Param::StopTracingTotal, latency) {
         stop(cpu);
