@@ -117,10 +117,25 @@ pub(crate) fn physical_base() -> u64 {
     unsafe { Msr::new(APIC_BASE).read() & 0xf_ffff_f000 }
 }
 
-/// Counts of the timer per 2^32 cycles of the TSC.
-static COUNTS_PER_CYCLE: AtomicU64 = AtomicU64::new(1 << 32);
-/// Cycles from the reading of the TSC in [`arm`] to the timer's start, found by [`calibrate_arm`].
-static ARM_LEAD: AtomicU64 = AtomicU64::new(0);
+/// What relates the timer's counter to the TSC, where [`arm`] has it at hand.
+#[repr(C, align(32))]
+struct Counting {
+    /// Counts per 2^32 cycles, rounded down to less than they are.
+    ratio: AtomicU64,
+    /// Cycles from the reading of the TSC in [`arm`] to the timer's start, found by [`calibrate_arm`].
+    lead: AtomicU64,
+    /// The most cycles that can be counted.
+    longest: AtomicU64,
+    /// No cycles.
+    none: u64,
+}
+
+static COUNTING: Counting = Counting {
+    ratio: AtomicU64::new(0),
+    lead: AtomicU64::new(0),
+    longest: AtomicU64::new(0),
+    none: 0,
+};
 /// 1 if the timer is in TSC-deadline mode.
 static DEADLINE_MODE: AtomicU32 = AtomicU32::new(0);
 
@@ -206,8 +221,11 @@ pub(crate) fn start_timer(counts_hz: u64, tsc_hz: u64) {
         DEADLINE_MODE.store(1, Relaxed);
         set_local(LVT_TIMER, Local::TSC_DEADLINE | Local::vector(TIMER_VECTOR));
     } else {
-        let ratio = (u128::from(counts_hz) << 32) / u128::from(tsc_hz.max(1));
-        COUNTS_PER_CYCLE.store(ratio as u64, Relaxed);
+        let counts = (u128::from(counts_hz.max(1)) << 32) - 1;
+        let ratio = ((counts / u128::from(tsc_hz.max(1))) as u64).max(1);
+        COUNTING.ratio.store(ratio, Relaxed);
+        let longest = u64::from(u32::MAX - 1) << 32;
+        COUNTING.longest.store(longest / ratio, Relaxed);
         set_local(LVT_TIMER, Local::vector(TIMER_VECTOR));
     }
 }
@@ -233,21 +251,23 @@ macro_rules! start_counter {
                 "rdtsc",
                 "shl rdx, 32",
                 "or rax, rdx",
+                "add rax, [rip + {counting} + {lead}]",
                 "sub {distance}, rax",
-                "cmovb {distance}, {zero}",
-                "mov rax, {distance}",
-                "mul {ratio}",
+                "cmovb {distance}, [rip + {counting} + {none}]",
+                "cmp {distance}, [rip + {counting} + {longest}]",
+                "cmova {distance}, [rip + {counting} + {longest}]",
+                "mov rax, [rip + {counting} + {ratio}]",
+                "mul {distance}",
                 "shrd rax, rdx, 32",
-                "cmp rax, {most}",
-                "cmova rax, {most}",
-                "cmp eax, 1", // zero would stop the timer
-                "adc eax, 0",
+                "inc eax", // the ratio is rounded down: rather a count too late, and zero would stop the timer
                 "mov dword ptr [__lapic_page + 0x380], eax",
                 $after,
                 distance = inout(reg) $deadline => $left,
-                ratio = in(reg) COUNTS_PER_CYCLE.load(Relaxed),
-                zero = in(reg) 0u64,
-                most = in(reg) u64::from(u32::MAX),
+                counting = sym COUNTING,
+                ratio = const core::mem::offset_of!(Counting, ratio),
+                lead = const core::mem::offset_of!(Counting, lead),
+                longest = const core::mem::offset_of!(Counting, longest),
+                none = const core::mem::offset_of!(Counting, none),
                 out("rax") $rax,
                 out("rdx") $rdx,
                 options(nostack),
@@ -271,7 +291,7 @@ pub(crate) fn calibrate_arm() {
     }
     register(INITIAL_COUNT).write(0);
     // The second reading comes after the store: rather an interrupt a cycle late than one before its time.
-    ARM_LEAD.store(least.saturating_sub(1), Relaxed);
+    COUNTING.lead.store(least.saturating_sub(1), Relaxed);
 }
 
 /// Makes the timer interrupt come at `deadline`, at once if that is past. A deadline further away than the
@@ -287,7 +307,7 @@ pub(crate) fn arm(deadline: Instant) {
         unsafe { Msr::new(TSC_DEADLINE).write(deadline.max(1)) };
         return;
     }
-    start_counter!(deadline.saturating_sub(ARM_LEAD.load(Relaxed)), "", _, _, _);
+    start_counter!(deadline, "", _, _, _);
 }
 
 /// Has the timer interrupt come by another vector.
