@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::boot::Clocks;
-use takt_kernel::machine::{self, Port};
+use takt_kernel::machine::{self, Port, TscFacts};
 use takt_kernel::time::{Instant, Nanos};
 use takt_timerlat::stats::FrequencySource;
 use takt_timerlat::stats::machine::Reference;
@@ -45,7 +45,7 @@ pub(crate) fn find(line: &CommandLine<'_>, tables: &Tables) -> (Clocks, Sources)
         );
     }
     let (measured, lapic) = measure(tables);
-    let (clocks, tsc) = match machine::tsc_hz_by_cpuid() {
+    let (clocks, tsc) = match TscFacts::read().hz {
         Some(tsc_hz) => (Clocks { tsc_hz, ..measured }, FrequencySource::Cpuid),
         None => (measured, lapic),
     };

@@ -39,12 +39,12 @@ impl Machine for Pc {
         console::print_emergency(text);
     }
 
-    fn exit(&self, code: ExitCode) -> ! {
+    fn exit(&self, code: ExitCode) {
         #[cfg(feature = "log")]
         crate::log::pump_last();
         #[cfg(feature = "capture")]
         capture::leave(code);
-        power::exit(code)
+        power::exit(code);
     }
 
     fn idle(&self) {
@@ -240,7 +240,7 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
         told.ram >> 20,
         clocks.tsc_hz,
         sources.tsc.name(),
-        if machine::is_tsc_invariant() {
+        if machine::TscFacts::read().is_invariant {
             ""
         } else {
             ", NOT INVARIANT"

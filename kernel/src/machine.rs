@@ -1,7 +1,7 @@
 //! The one door to the machine: what the crate that brings it up (`takt-board`), the instrument and tests need of the CPU,
 //! and what the kernel needs of them.
 //!
-//! `arch` is the kernel's own. What of it can hurt is unsafe here and says what the caller owes. Bringing the kernel up is
+//! `arch` is the kernel's own. With feature `tests` there is also what only tests need. What of it can hurt is unsafe here and says what the caller owes. Bringing the kernel up is
 //! [`boot`](crate::boot), likewise.
 //!
 //! An application comes by without this module. So safe code cannot send another CPU anywhere, reset it, take its timer away
@@ -23,9 +23,6 @@
 //! ```compile_fail,E0133
 //! takt_kernel::machine::send_init(1);
 //! ```
-//! ```compile_fail,E0133
-//! takt_kernel::machine::send_ipi(0, 4 << 8);
-//! ```
 //! ```compile_fail,E0624
 //! core::mem::forget(takt_kernel::machine::Text::lock());
 //! ```
@@ -34,9 +31,6 @@
 //! ```
 //! ```compile_fail,E0133
 //! let _ = takt_kernel::machine::start_counting();
-//! ```
-//! ```compile_fail,E0133
-//! takt_kernel::machine::set_tsc_hz(1);
 //! ```
 //! ```compile_fail,E0133
 //! takt_kernel::boot::run();
@@ -56,8 +50,6 @@
 //! // SAFETY: this is never run.
 //! unsafe { takt_kernel::machine::send_startup(1, 8) };
 //! // SAFETY: nor is this.
-//! unsafe { takt_kernel::machine::send_ipi(0, 4 << 8) };
-//! // SAFETY: nor is this.
 //! unsafe { takt_kernel::boot::run() };
 //! ```
 
@@ -67,21 +59,17 @@ use spin::Once;
 
 use crate::arch::percpu::CpuRef;
 use crate::arch::{apic, interrupts, msr};
-use crate::clock;
 use crate::context;
 use crate::cpus::{self, is_smp};
 use crate::lock;
 use crate::other_cpu;
 
-pub use crate::arch::apic::is_deadline_mode as is_timer_by_deadline;
-pub use crate::arch::descriptors::{for_each_guard, image_range};
-#[cfg(feature = "latency-tracers")]
-pub use crate::arch::divert::entry_of;
-pub use crate::arch::jump_label::places as branch_places;
+pub use crate::arch::descriptors::image_range;
 pub use crate::arch::marks;
 pub use crate::arch::paging::{Window, find, map_devices, map_window, physical};
 pub use crate::arch::stop::Text;
-pub use crate::arch::tsc::{cpuid_hz as tsc_hz_by_cpuid, is_invariant as is_tsc_invariant};
+pub use crate::arch::tsc::Facts as TscFacts;
+#[cfg(feature = "tests")]
 pub use crate::probe::ring::ModelSink;
 pub use x86_64::instructions::port::Port;
 
@@ -103,8 +91,8 @@ pub enum ExitCode {
 pub trait Machine: Sync {
     /// Writes to a console that works at any time.
     fn emergency_write(&self, text: &[u8]);
-    /// Powers the machine off, or resets it.
-    fn exit(&self, code: ExitCode) -> !;
+    /// Powers the machine off, or resets it; where it cannot, the CPU halts behind this.
+    fn exit(&self, code: ExitCode);
     /// Runs in each CPU's idle thread before it halts, with interrupts on; may be preempted at any point.
     fn idle(&self);
 }
@@ -159,7 +147,7 @@ pub fn exit(code: ExitCode) -> ! {
 }
 
 /// Halts for good, as do all other CPUs.
-pub fn halt_forever() -> ! {
+pub(crate) fn halt_forever() -> ! {
     interrupts::disable();
     halt_others();
     interrupts::halt_forever()
@@ -212,7 +200,7 @@ pub unsafe fn send_startup(apic_id: u32, page: u8) {
     apic::send_startup(apic_id, page);
 }
 
-/// Sends a message by the local APIC: `command` is the low half of the interrupt command register.
+/// Sends a message by the local APIC, for tests: `command` is the low half of the interrupt command register.
 ///
 /// # Safety
 /// It is an interrupt of a device's vector or an NMI, or as [`send_init`] and [`send_startup`] have it. An interrupt that a
@@ -220,16 +208,18 @@ pub unsafe fn send_startup(apic_id: u32, page: u8) {
 ///
 /// # Source
 /// Intel SDM volume 3A, 11.6.1.
+#[cfg(feature = "tests")]
 pub unsafe fn send_ipi(apic_id: u32, command: u32) {
     apic::send(apic_id, apic::Command::from_bits_retain(command));
 }
 
-/// Changes the frequency of the TSC, by which lengths of time become cycles.
+/// Changes the frequency of the TSC, for tests, by which lengths of time become cycles.
 ///
 /// # Safety
 /// Nobody goes by what became cycles before: no timer, budget or watchdog, and no one who divides one by the other.
+#[cfg(feature = "tests")]
 pub unsafe fn set_tsc_hz(hz: u64) {
-    clock::set_tsc_hz(hz);
+    crate::clock::set_tsc_hz(hz);
 }
 
 /// Starts the counter of this CPU's timer from its highest value, with its interrupt masked, for measuring its frequency. What it gives
@@ -240,4 +230,23 @@ pub unsafe fn set_tsc_hz(hz: u64) {
 pub unsafe fn start_counting() -> impl Fn() -> u32 {
     apic::start_counting();
     apic::counted
+}
+
+/// Calls `f` with the lowest address of the guard and the name of every per-CPU stack, for tests.
+#[cfg(feature = "tests")]
+pub fn for_each_guard(f: impl FnMut(usize, &'static str)) {
+    crate::arch::descriptors::for_each_guard(f);
+}
+
+/// Where the stub of an interrupt begins, for tests.
+#[cfg(all(feature = "tests", feature = "latency-tracers"))]
+#[must_use]
+pub fn entry_of(vector: u8) -> usize {
+    crate::arch::divert::entry_of(vector)
+}
+
+/// All uses of all keys, for tests: the key's address, and that of the five bytes of code.
+#[cfg(feature = "tests")]
+pub fn branch_places() -> impl Iterator<Item = (u16, u32)> {
+    crate::arch::jump_label::places()
 }

@@ -9,9 +9,10 @@ use takt_board::cmdline::CommandLine;
 use takt_board::console;
 use takt_board::{capture, clocks, control, machine, rtt};
 use takt_kernel::fault::ExitCode;
+use takt_kernel::machine::TscFacts;
 use takt_kernel::thread::{self, State};
 use takt_kernel::trace;
-use takt_kernel::{irq, machine as door, smp, time};
+use takt_kernel::{irq, smp, time};
 use takt_timerlat::config::Config;
 #[cfg(feature = "tasks")]
 use takt_timerlat::config::User;
@@ -37,16 +38,17 @@ fn main(text: &'static str) {
     TAKT_STATUS.tsc_hz.store(time::tsc_hz(), Relaxed);
     TAKT_STATUS.lapic_hz.store(clocks::apic_hz(), Relaxed);
     let sources = clocks::sources();
+    let tsc = TscFacts::read();
     TAKT_STATUS.tsc_source.store(sources.tsc as u32, Relaxed);
     TAKT_STATUS
         .lapic_source
         .store(sources.lapic as u32, Relaxed);
     TAKT_STATUS
         .invariant_tsc
-        .store(u32::from(door::is_tsc_invariant()), Relaxed);
+        .store(u32::from(tsc.is_invariant), Relaxed);
     TAKT_STATUS
         .tsc_deadline
-        .store(u32::from(door::is_timer_by_deadline()), Relaxed);
+        .store(u32::from(tsc.has_deadline_timer), Relaxed);
     machine::start();
     let idle: fn() = match machine::is_counting() {
         true => || {

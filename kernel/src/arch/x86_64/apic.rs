@@ -236,8 +236,7 @@ pub(crate) fn start_timer_as_boot_cpu() {
 }
 
 /// Whether the timer is in TSC-deadline mode.
-#[must_use]
-pub fn is_deadline_mode() -> bool {
+fn is_deadline_mode() -> bool {
     DEADLINE_MODE.load(Relaxed) != 0
 }
 

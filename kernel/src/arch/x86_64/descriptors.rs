@@ -134,7 +134,7 @@ pub(crate) fn map_stacks(map: &mut impl FnMut(usize, usize, usize)) {
 }
 
 /// Calls `f` with the lowest address of the guard and the name of every per-CPU stack.
-pub fn for_each_guard(mut f: impl FnMut(usize, &'static str)) {
+pub(crate) fn for_each_guard(mut f: impl FnMut(usize, &'static str)) {
     // Unknown to the compiler, which would otherwise write the body out for each CPU: two kilobytes.
     for cpu in core::hint::black_box(&STACKS[..]) {
         f(cpu.irq.guard(), "interrupt");

@@ -35,7 +35,7 @@ unsafe extern "C" {
 }
 
 /// Where the interrupt of that vector enters; for devices, where all of theirs come together.
-pub fn entry_of(vector: u8) -> usize {
+pub(crate) fn entry_of(vector: u8) -> usize {
     let stub = match vector {
         TIMER_VECTOR => takt_irq_timer,
         KICK_VECTOR => takt_irq_kick,

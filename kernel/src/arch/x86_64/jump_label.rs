@@ -11,7 +11,7 @@ use core::arch::asm;
 
 use takt_tracer::event::Symbol;
 
-use crate::compact::{between, opaque};
+use crate::compact::opaque;
 
 /// The first byte of a jump.
 pub(crate) const JUMP: u8 = 0xe9;
@@ -109,11 +109,12 @@ macro_rules! key_branch {
 }
 
 /// All uses of all keys: the key's address, and that of the five bytes of code.
-pub fn places() -> impl Iterator<Item = (u16, u32)> {
+#[cfg(feature = "tests")]
+pub(crate) fn places() -> impl Iterator<Item = (u16, u32)> {
     let start = &raw const __jump_table_start;
     let end = &raw const __jump_table_end;
     // SAFETY: the linker script puts both symbols around the table.
-    let entries: &[JumpEntry] = unsafe { between(start, end) };
+    let entries: &[JumpEntry] = unsafe { crate::compact::between(start, end) };
     entries.iter().map(|entry| (entry.key, entry.code))
 }
 

@@ -13,21 +13,39 @@ pub(crate) fn now() -> u64 {
     unsafe { _rdtsc() }
 }
 
-/// Whether the counter runs at a constant rate in all power states (CPUID 8000_0007h EDX bit 8).
-#[must_use]
-pub fn is_invariant() -> bool {
+/// What the CPU says of its time stamp counter.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// Its frequency in Hz, from CPUID leaf 15h (with the crystal of leaf 15h, or derived from leaf 16h), if given.
+    pub hz: Option<u64>,
+    /// It runs at a constant rate in all power states (CPUID 8000_0007h EDX bit 8).
+    pub is_invariant: bool,
+    /// The local APIC's timer can be set to one of its values (CPUID 1 ECX bit 24), and then is.
+    pub has_deadline_timer: bool,
+}
+
+impl Facts {
+    /// Asks this CPU.
+    #[must_use]
+    pub fn read() -> Self {
+        Self {
+            hz: hz(),
+            is_invariant: is_invariant(),
+            has_deadline_timer: has_deadline_timer(),
+        }
+    }
+}
+
+fn is_invariant() -> bool {
     __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
 }
 
-/// Whether the local APIC has a TSC-deadline mode (CPUID 1 ECX bit 24).
-#[must_use]
+/// Whether the local APIC has a TSC-deadline mode.
 pub(crate) fn has_deadline_timer() -> bool {
     __cpuid(1).ecx & (1 << 24) != 0
 }
 
-/// The frequency in Hz from CPUID leaf 15h (with the crystal of leaf 15h, or derived from leaf 16h), if given.
-#[must_use]
-pub fn cpuid_hz() -> Option<u64> {
+fn hz() -> Option<u64> {
     if __cpuid(0).eax < 0x15 {
         return None;
     }
