@@ -12,7 +12,8 @@
 //! it is not.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use super::entry::{self, block_of};
 use crate::arch::percpu;
@@ -207,6 +208,33 @@ fn end_of<'a>(shadow: *mut Shadow) -> &'a AtomicUsize {
     unsafe { &*shadow.cast::<AtomicUsize>() }
 }
 
+/// How many functions are under way on another's shadow stack: a guess, where its owner changes that.
+#[inline(always)]
+fn depth_of(shadow: *mut Shadow) -> usize {
+    let at = shadow.wrapping_byte_add(offset_of!(Shadow, at));
+    // SAFETY: a word of a static.
+    let at = unsafe { &*at.cast::<AtomicU32>() };
+    ((at.load(Relaxed) & !SLOW) / STEP) as usize
+}
+
+/// Where the return addresses of the functions that are under way on another's shadow stack lie, and what stood there: the outermost
+/// first, and a guess likewise.
+#[inline(always)]
+fn returns_of(shadow: *mut Shadow) -> impl Iterator<Item = (usize, usize)> {
+    let word = move |at: usize| {
+        let word = shadow.wrapping_byte_add(at).cast::<AtomicUsize>();
+        // SAFETY: a word of a frame of a static.
+        unsafe { &*word }.load(Relaxed)
+    };
+    (1..=depth_of(shadow).min(GRAPH_DEPTH)).map(move |at| {
+        let frame = offset_of!(Shadow, frames) + at * size_of::<Frame>();
+        (
+            word(frame + offset_of!(Frame, slot)),
+            word(frame + offset_of!(Frame, ret)),
+        )
+    })
+}
+
 /// Whether a shadow stack is any stack's: in what is no one's, nothing is under way.
 #[inline(always)]
 pub(super) fn is_anyones(shadow: *mut Shadow) -> bool {
@@ -224,9 +252,7 @@ fn forget_others(place: &Place) {
     for (index, other) in all() {
         let end = end_of(other);
         if index != place.index && end.compare_exchange(place.top, 0, Relaxed, Relaxed).is_ok() {
-            // SAFETY: reads what a new owner may be changing: a guess then.
-            let depth = unsafe { &*other }.depth();
-            NR_MISSED_RETURNS.fetch_add(depth as u64, Relaxed);
+            NR_MISSED_RETURNS.fetch_add(depth_of(other) as u64, Relaxed);
         }
     }
 }
@@ -363,13 +389,8 @@ pub(crate) fn return_address(slot: usize, found: usize) -> usize {
     all()
         .filter(|(_, shadow)| is_anyones(*shadow))
         .find_map(|(_, shadow)| {
-            // SAFETY: reads what its owner may be changing: a guess then, as a backtrace is.
-            let frames = unsafe { &*shadow }.frames();
             // The lowest of several at one place is that of the function that was called.
-            frames
-                .iter()
-                .find(|frame| frame.slot == slot)
-                .map(|frame| frame.ret)
+            returns_of(shadow).find(|(at, _)| *at == slot)
         })
-        .unwrap_or(found)
+        .map_or(found, |(_, ret)| ret)
 }
