@@ -188,6 +188,13 @@ pub(crate) fn begin_sleep(deadline: Instant) -> Handoff {
     section.leave_quietly();
     if deadline != Instant::NEVER {
         arm_timeout(deadline);
+        // A task may be stopped while its time-out is not armed yet, and whoever stops it finds none to disarm. From here on they
+        // find it.
+        #[cfg(feature = "tasks")]
+        if TcbRef::current().woken() != Woken::Not {
+            core::hint::cold_path();
+            disarm_timeout();
+        }
     }
     begin_wait()
 }

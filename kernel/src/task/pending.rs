@@ -9,7 +9,7 @@ use takt_abi::{Error, FaultKind, WORDS};
 use super::fault::Pending;
 use super::frame::Frame;
 use super::object::{GONE, Port, Task};
-use crate::arch::{jump_label, switch};
+use crate::arch::{jump_label, percpu, switch};
 use crate::deferred;
 use crate::sched;
 use crate::section::Scheduled;
@@ -39,7 +39,10 @@ impl Task {
     pub(super) fn is_in_ring_3(thread: TcbRef) -> bool {
         // SAFETY: a trap frame lies before the block, and nobody changes it now.
         let cs = unsafe { (*thread.frame()).cs };
-        (thread == TcbRef::current() || switch::is_preempted(thread)) && cs & 3 != 0
+        // In a call of the running thread the trap frame is that of an interrupt which is over.
+        let is_interrupted =
+            thread == TcbRef::current() && percpu::preempt_byte() & percpu::HARDIRQ != 0;
+        (is_interrupted || switch::is_preempted(thread)) && cs & 3 != 0
     }
 
     /// Its thread, which goes on at [`Pending::PLACE`] and would have at `rip`, is to have this fault, unless one is in store already.

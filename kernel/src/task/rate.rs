@@ -6,7 +6,7 @@ use crate::clock::{Instant, Nanos};
 /// time; what is above is dropped, and counted.
 const MAX_EVENTS: u32 = 10_000;
 const PERIOD: Nanos = Nanos::from_millis(100);
-/// So many bytes of a dynamic field count as a further event: as many as one takes in the ring.
+/// So many bytes beyond those of an event with two words count as a further one: as many as that takes in the ring.
 const BYTES: usize = 16;
 
 /// What is kept of that.
@@ -38,7 +38,7 @@ impl Rate {
         }
     }
 
-    /// Counts the bytes of the dynamic field of one that is emitted.
+    /// Counts what one that is emitted has beyond two words.
     #[inline(always)]
     pub(super) fn count_bytes(&mut self, len: usize) {
         self.left = self.left.saturating_sub((len / BYTES) as u32);

@@ -179,10 +179,15 @@ pub(super) fn open(asked: u64) -> Result<(), Error> {
     drop(alone);
     if taken.is_err() {
         // It was on its way to wait for something else when it was to be stopped.
-        if place.is_over() {
+        if place.is_over() && !place.is_owned_by_me() {
             stop_owner(place);
         }
         return Err(Error::Busy);
+    }
+    // Whoever withdraws it looks for owners behind that, and has found none.
+    if place.is_over() {
+        place.owner.store(0, Release);
+        return Err(Error::InvalidArgument);
     }
     prepare(source, cpu, place).inspect_err(|_| place.owner.store(0, Release))
 }

@@ -26,6 +26,10 @@ impl Task {
         if !rate.may_emit(self.program.name) {
             return Ok(());
         }
+        if known.words > 2 {
+            core::hint::cold_path();
+            rate.count_bytes(4 * known.words);
+        }
         if !known.has_bytes {
             send(known, frame, None);
             return Ok(());

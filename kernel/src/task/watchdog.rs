@@ -72,7 +72,10 @@ impl Task {
             Nanos::ZERO if machines.is_some() => Ok(()),
             Nanos::ZERO => Err(Error::InvalidArgument),
             _ => {
+                // While it is moved it is not armed: whoever comes in between may keep this thread from running for ever.
+                let alone = preempt::disable();
                 self.arm_watchdog();
+                drop(alone);
                 Ok(())
             }
         }
