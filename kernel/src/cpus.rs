@@ -118,6 +118,8 @@ pub(crate) fn halt_others() {
             core::hint::spin_loop();
         }
     }
+    // Of one that has not even taken the NMI nobody knows what it was about to change.
+    IS_HALF_CHANGED.fetch_or(left() != 0, Relaxed);
 }
 
 /// Halts for good if another CPU ends the machine.

@@ -179,7 +179,8 @@ impl Timer {
         before
     }
 
-    /// Stops it, and has it come once, so long from now or a count earlier, but not sooner than in 128 counts.
+    /// Stops it, and has it come once, so long from now or a count earlier, but not sooner than in 128 counts; later where that
+    /// has passed before it is set.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if it is more than half a turn of the counter's 32 bits: 21 s or more, by its frequency.
@@ -192,11 +193,11 @@ impl Timer {
             loop {
                 let target = counter.read().wrapping_add(counts);
                 comparator.write(target);
-                // Whoever holds the machine up in between (SMIs) may have it passed.
+                // Whoever holds the machine up in between (SMIs), or a counter that is slow to read, may have it passed.
                 if target.wrapping_sub(counter.read()) as i32 > 0 {
                     return;
                 }
-                counts = MIN_COUNTS;
+                counts = counts.saturating_mul(2).min(i32::MAX as u32);
             }
         });
         Ok(())

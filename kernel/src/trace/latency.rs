@@ -19,6 +19,7 @@ use crate::arch::{divert, percpu, proof};
 use crate::clock::{self, Cycles, Nanos};
 use crate::compact::{based, counted, rolled};
 use crate::config::MAX_CPUS;
+use crate::cpus;
 use crate::error::Error;
 use crate::probe::places::{self, Places};
 use crate::probe::sink::RareSink;
@@ -76,10 +77,11 @@ pub fn set_max(latency: Nanos) {
     set_max_cycles(cycles_of(latency));
 }
 
-/// Another CPU changes what is kept.
+/// Another CPU changes what is kept. In a machine that dies it has halted amid that.
 #[inline(always)]
-fn waits() {
+fn waits() -> bool {
     proof::not_alone!("with interrupts off nobody else changes the latency that is kept");
+    !cpus::is_over()
 }
 
 #[inline(never)]

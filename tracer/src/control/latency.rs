@@ -78,17 +78,19 @@ impl LatencyBlock {
         }
     }
 
-    /// Waits until nobody else changes what is kept, and gives how often that was done; `waits` is called while someone does.
-    /// [`LatencyBlock::end`] is to follow.
+    /// Waits until nobody else changes what is kept, and gives how often that was done; `waits` is asked while someone does, and says
+    /// false if whoever it was will never end. [`LatencyBlock::end`] is to follow.
     #[inline(never)]
-    pub fn begin<F: Fn()>(&self, waits: F) -> u32 {
+    pub fn begin<F: Fn() -> bool>(&self, waits: F) -> u32 {
         loop {
             let nr = self.nr_kept.load(Relaxed) & !1;
             let begun = self.nr_kept.compare_exchange(nr, nr | 1, Acquire, Relaxed);
             if begun.is_ok() {
                 return nr;
             }
-            waits();
+            if !waits() {
+                return nr;
+            }
             core::hint::spin_loop();
         }
     }
@@ -234,12 +236,12 @@ mod tests {
             cpu: 4,
             tid: 5,
         };
-        let nr = block.begin(core::hint::spin_loop);
+        let nr = block.begin(|| true);
         block.set(kept);
         block.end(nr + 2);
         let view = LatencyView::decode(&bytes(&block)).unwrap();
         assert_eq!((view.kept, view.nr_kept), (Some(kept), 2));
-        let nr = block.begin(core::hint::spin_loop);
+        let nr = block.begin(|| true);
         block.forget();
         block.end(nr + 2);
         let view = LatencyView::decode(&bytes(&block)).unwrap();
