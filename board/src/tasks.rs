@@ -18,6 +18,8 @@ pub(crate) use memory::{check as check_devices, check_ram};
 pub struct Declared {
     /// All tasks.
     pub tasks: &'static [task::Task],
+    /// The semaphores that they share.
+    pub semaphores: &'static [takt_kernel::sync::Semaphore],
     /// Their events.
     pub events: &'static [task::Event],
     /// What each task is told.
@@ -66,6 +68,7 @@ macro_rules! __declared {
             #[expect(non_upper_case_globals, reason = "the name of a symbol")]
             static takt_declared: $crate::tasks::Declared = $crate::tasks::Declared {
                 tasks: &TASKS,
+                semaphores: &SEMAPHORES,
                 events: &EVENTS,
                 arguments: ARGUMENTS,
                 until: UNTIL,
@@ -84,6 +87,7 @@ macro_rules! __declared {
 /// # Safety
 /// Once, after [`boot::memory`](takt_kernel::boot::memory).
 pub(crate) unsafe fn install() {
+    task::share(takt_declared.semaphores);
     // SAFETY: the caller's duty; xtask gives each task memory, a region and a stack of its own.
     unsafe { task::install(takt_declared.tasks, takt_declared.events) };
 }

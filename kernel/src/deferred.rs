@@ -28,7 +28,6 @@ use crate::arch::percpu::CpuRef;
 use crate::clock::Instant;
 use crate::config::{MAX_THREADS, MAX_TIMERS};
 use crate::lock::{self, NR_LOCKS};
-use crate::preempt::PreemptGuard;
 use crate::section::{self, Any, Kernel, Kind, Scheduled, Section};
 use crate::thread_set::ThreadSet;
 use crate::timers;
@@ -185,11 +184,11 @@ pub(crate) fn walk_on(tid: ThreadId) {
     arm(section::own());
 }
 
-/// The same for who has disabled preemption, so that nobody else comes in front: it is enabled again inside the section, and
-/// the timer's interrupt switches to whoever is due.
+/// The same for who has disabled preemption, so that nobody else comes in front: this guard of it ends inside the section, and the
+/// timer's interrupt switches to whoever is due.
 #[cold]
 #[inline(never)]
-pub(crate) fn walk_on_and_enable(tid: ThreadId, guard: PreemptGuard) {
+pub(crate) fn walk_on_and_enable<G>(tid: ThreadId, guard: G) {
     WALKS.insert(tid);
     let section = section::own();
     drop(guard);

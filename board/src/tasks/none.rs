@@ -2,6 +2,7 @@
 use takt_kernel::task::{Event, Task};
 
 static TASKS: [Task; 0] = [];
+static SEMAPHORES: [takt_kernel::sync::Semaphore; 0] = [];
 static EVENTS: [Event; 0] = [];
 const ARGUMENTS: &[u64] = &[];
 const UNTIL: Option<usize> = None;

@@ -96,6 +96,7 @@ pub use program::{
     Aligned, Budget, Granted, Interrupt, KERNEL_STACK_SIZE, Mapped, Mapping, Memory, Overrun, Peer,
     Program, Segment, Source, UserStack,
 };
+pub use semaphore::share;
 /// What tasks and kernel agree on.
 pub use takt_abi as abi;
 pub use watchdog::set_machine_watchdog;

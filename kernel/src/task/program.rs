@@ -8,7 +8,6 @@ use crate::arch::ports::Ports;
 use crate::arch::space::{self, Access, Space};
 use crate::clock::Nanos;
 use crate::probe::flags::Event;
-use crate::sync::Semaphore;
 use crate::thread::stack::Stack;
 
 /// Bytes of the stack that a task's thread has in the kernel.
@@ -65,8 +64,8 @@ pub struct Peer {
 
 /// A semaphore that a task was given.
 pub struct Granted {
-    /// Which one.
-    pub semaphore: &'static Semaphore,
+    /// Which one of those that there are ([`share`](super::share)).
+    pub number: u16,
     /// What may be done with it: [`takt_abi::rights`].
     pub rights: u8,
 }

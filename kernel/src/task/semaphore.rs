@@ -6,12 +6,14 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use spin::Once;
 use takt_abi::{Error, rights};
 
 use super::ipc::deadline;
 use super::object::Task;
 
 use crate::clock::Instant;
+use crate::preempt;
 use crate::section::Scheduled;
 use crate::sync::Semaphore;
 use crate::thread::tcb::{TcbRef, Woken};
@@ -21,6 +23,20 @@ use crate::wait;
 /// As late as a time-out comes that is one.
 const FAR: Instant = Instant::from_cycles(Instant::NEVER.cycles() - 1);
 
+/// All of them.
+static ALL: Once<&'static [Semaphore]> = Once::new();
+
+/// Has tasks share these semaphores, as many as their manifest has. Once, before a task starts.
+///
+/// # Context
+/// Any but NMI.
+pub fn share(semaphores: &'static [Semaphore]) {
+    // Nobody comes in between who would wait for the end of this.
+    let alone = preempt::irq_save();
+    ALL.call_once(|| semaphores);
+    drop(alone);
+}
+
 impl Task {
     /// The semaphore that a handle names, if the handle allows this.
     fn semaphore(&self, handle: u64, right: u8) -> Result<&'static Semaphore, Error> {
@@ -29,7 +45,10 @@ impl Task {
         let granted = granted.ok_or(Error::NoHandle)?;
         match granted.rights & right {
             0 => Err(Error::NoRight),
-            _ => Ok(granted.semaphore),
+            _ => {
+                let all = ALL.get().copied().unwrap_or_default();
+                all.get(usize::from(granted.number)).ok_or(Error::NoHandle)
+            }
         }
     }
 

@@ -173,13 +173,16 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
             "static REGION_{number}: Memory<{size}> = Memory::new();"
         )?;
     }
-    for (number, semaphore) in manifest.semaphores.iter().enumerate() {
-        let (initial, maximum) = (semaphore.initial, semaphore.maximum);
-        writeln!(
-            statics,
-            "static SEMAPHORE_{number}: takt_kernel::sync::Semaphore = takt_kernel::sync::Semaphore::new({initial}, {maximum});"
-        )?;
-    }
+    let shared = manifest.semaphores.iter().map(|it| {
+        let (initial, maximum) = (it.initial, it.maximum);
+        format!("takt_kernel::sync::Semaphore::new({initial}, {maximum}), ")
+    });
+    writeln!(
+        statics,
+        "static SEMAPHORES: [takt_kernel::sync::Semaphore; {}] = [{}];",
+        manifest.semaphores.len(),
+        shared.collect::<String>()
+    )?;
     let mut tasks = String::new();
     let mut elves = String::new();
     for (number, (task, program)) in manifest.tasks.iter().zip(programs).enumerate() {
@@ -252,7 +255,7 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
         writeln!(
             statics,
             "static PEERS_{number}: &[Peer] = &[{}];\n\
-             static SEMAPHORES_{number}: &[takt_kernel::task::Granted] = &[{}];\n\
+             static GRANTED_{number}: &[takt_kernel::task::Granted] = &[{}];\n\
              thread_stack!(static STACK_{number}: KERNEL_STACK_SIZE);",
             peers(manifest, &manifest.tasks[number])?,
             semaphores(manifest, &manifest.tasks[number])?
@@ -321,7 +324,7 @@ fn declare(manifest: &Manifest, programs: &[Program], number: usize) -> Result<S
         "Task::new(Program {{ name: {:?}, argument: {}, first: {first}, threads: &{:?}, has_threads: {}, stacks: USER_STACKS_{first}, \
          priority: {}, cpu: {}, entry: {entry:#x}, rsp: {:#x}, base: {:#x}, segments: SEGMENTS_{first}, \
          data: DATA_{first}, data_at: {:#x}, data_size: {:#x}, memory: MEMORY_{first}.cell(), \
-         supervisor: {supervisor:?}, budget: {}, watchdog: takt_kernel::time::Nanos::from_micros({}), is_timed: {}, peers: PEERS_{number}, semaphores: SEMAPHORES_{number}, mappings: MAPPINGS_{first}, \
+         supervisor: {supervisor:?}, budget: {}, watchdog: takt_kernel::time::Nanos::from_micros({}), is_timed: {}, peers: PEERS_{number}, semaphores: GRANTED_{number}, mappings: MAPPINGS_{first}, \
          interrupts: {interrupts}, interrupt_notifications: {told:#x}, events_at: {:#x}, events: {}, ports: {ports}, \
          stack: &STACK_{number} }}),\n",
         task.name,
@@ -467,7 +470,7 @@ fn semaphores(manifest: &Manifest, task: &Task) -> Result<String> {
         let rights = granted.rights.iter().map(right).fold(0, |all, it| all | it);
         write!(
             text,
-            "takt_kernel::task::Granted {{ semaphore: &SEMAPHORE_{number}, rights: {rights} }}, "
+            "takt_kernel::task::Granted {{ number: {number}, rights: {rights} }}, "
         )?;
     }
     Ok(text)
