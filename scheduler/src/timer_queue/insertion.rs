@@ -153,15 +153,23 @@ impl<const N: usize> TimerQueue<N> {
             return None;
         }
         if deadline < self.list.earliest() {
-            let last = &mut self.next[2];
-            if !last.is_vacant() {
-                core::hint::cold_path();
+            let last = self.next[2];
+            if last.is_vacant() {
+                self.nr_others += 1;
+                let entry = Entry::new(id, deadline);
+                return Some(insertion.result(self.put_where_room_is(entry)));
+            }
+            core::hint::cold_path();
+            if deadline < last.deadline {
+                // Room is made first. What a search has found is not where it was then.
                 self.list.insert_first(last.id(), last.deadline);
-                *last = Entry::VACANT;
+                self.next[2] = Entry::VACANT;
+                insertion.place = Place::START;
                 return None;
             }
             self.nr_others += 1;
-            return Some(insertion.result(self.put_where_room_is(Entry::new(id, deadline))));
+            self.list.insert_first(id, deadline);
+            return Some(insertion.result(Inserted::Later));
         }
         self.nr_others += 1;
         self.list.insert(id, deadline, &insertion.place);
