@@ -6,6 +6,10 @@ use takt_kernel::task::{self, Ended};
 use takt_kernel::thread::{self, Thread};
 use takt_kernel::time::Instant;
 
+/// For what xtask makes of a manifest.
+#[doc(hidden)]
+pub use takt_tracer as tracer;
+
 mod lines;
 mod memory;
 mod watchdog;

@@ -130,9 +130,9 @@ pub(super) fn declare(programs: &[Program]) -> Result<String> {
                 known.push(event);
                 write!(
                     statics,
-                    "#[unsafe(link_section = {section:?})]\nstatic EVENT_{number}: takt_tracer::event::Symbol<2> = takt_tracer::event::Symbol::new();\n\
+                    "#[unsafe(link_section = {section:?})]\nstatic EVENT_{number}: takt_board::tasks::tracer::event::Symbol<2> = takt_board::tasks::tracer::event::Symbol::new();\n\
                      fn event_{number}() -> bool {{ takt_kernel::static_branch!(EVENT_{number}) }}\n\
-                     const _: () = {{\n    use takt_tracer::event::{{Meta, text_len}};\n    const PARTS: &[&str] = &[{text:?}];\n    \
+                     const _: () = {{\n    use takt_board::tasks::tracer::event::{{Meta, text_len}};\n    const PARTS: &[&str] = &[{text:?}];\n    \
                      #[used]\n    #[unsafe(link_section = \".takt.meta\")]\n    \
                      static META: Meta<{{ text_len(PARTS) }}> = Meta::new(&EVENT_{number}, PARTS);\n}};\n",
                     section = format!(".takt.id.wide.1.{name}"),
