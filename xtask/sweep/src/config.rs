@@ -37,9 +37,7 @@ impl What {
     /// Of all workloads but the loads those in which switches count times, or the others.
     #[must_use]
     pub fn primitives_by(counts_at_switches: bool) -> Vec<Self> {
-        let names = sweep::WORKLOADS.iter().filter(|it| !it.is_load);
-        let names = names.filter(|it| it.counts_at_switches == counts_at_switches);
-        names.map(|it| Self::Workload(it.name.into())).collect()
+        Self::workloads(|it| !it.is_load && it.counts_at_switches == counts_at_switches)
     }
 
     /// All loads.
@@ -48,7 +46,7 @@ impl What {
         Self::workloads(|it| it.is_load)
     }
 
-    fn workloads(is_meant: fn(&sweep::Named) -> bool) -> Vec<Self> {
+    fn workloads(is_meant: impl Fn(&sweep::Named) -> bool) -> Vec<Self> {
         let names = sweep::WORKLOADS.iter().filter(|it| is_meant(it));
         names.map(|it| Self::Workload(it.name.into())).collect()
     }
