@@ -232,7 +232,7 @@ pub(crate) fn power_port(fixed: &[u8], ports: &core::ops::Range<u64>) -> Option<
 /// Looks among the registers of IOMMUs that a table describes, whether some lie in this memory. Behind 48 bytes each of the table's
 /// parts has its type and length, and where those are that such registers are at, 8 bytes further.
 ///
-/// Sources: Intel Virtualization Technology for Directed I/O 4.1, 8.1 and 8.3; AMD I/O Virtualization Technology 3.08, 5.2.2.
+/// Sources: Intel Virtualization Technology for Directed I/O, 8.3 (DRHD); AMD I/O Virtualization Technology, document 48882 (IVHD).
 #[cfg(any(test, feature = "tasks"))]
 pub(crate) fn has_iommu(table: &[u8], memory: &core::ops::Range<u64>) -> bool {
     /// Of AMD's, with performance counters; then they lie at a multiple of that.

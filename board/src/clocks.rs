@@ -45,7 +45,7 @@ pub(crate) fn find(line: &CommandLine<'_>, tables: &Tables) -> (Clocks, Sources)
         );
     }
     let (measured, lapic) = measure(tables);
-    let (clocks, tsc) = match TscFacts::read().hz {
+    let (clocks, tsc) = match TscFacts::hz() {
         Some(tsc_hz) => (Clocks { tsc_hz, ..measured }, FrequencySource::Cpuid),
         None => (measured, lapic),
     };

@@ -240,7 +240,7 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
         told.ram >> 20,
         clocks.tsc_hz,
         sources.tsc.name(),
-        if machine::TscFacts::read().is_invariant {
+        if machine::TscFacts::is_invariant() {
             ""
         } else {
             ", NOT INVARIANT"

@@ -1,8 +1,8 @@
 //! The one door to the machine: what the crate that brings it up (`takt-board`), the instrument and tests need of the CPU,
 //! and what the kernel needs of them.
 //!
-//! `arch` is the kernel's own. With feature `tests` there is also what only tests need. What of it can hurt is unsafe here and says what the caller owes. Bringing the kernel up is
-//! [`boot`](crate::boot), likewise.
+//! `arch` is the kernel's own. What of it can hurt is unsafe here and says what the caller owes. Bringing the kernel up is
+//! [`boot`](crate::boot), likewise. What only tests need is there with feature `tests`.
 //!
 //! An application comes by without this module. So safe code cannot send another CPU anywhere, reset it, take its timer away
 //! or change what the kernel counts:
@@ -23,6 +23,9 @@
 //! ```compile_fail,E0133
 //! takt_kernel::machine::send_init(1);
 //! ```
+//! ```compile_fail
+//! takt_kernel::machine::send_ipi(0, 4 << 8);
+//! ```
 //! ```compile_fail,E0624
 //! core::mem::forget(takt_kernel::machine::Text::lock());
 //! ```
@@ -31,6 +34,9 @@
 //! ```
 //! ```compile_fail,E0133
 //! let _ = takt_kernel::machine::start_counting();
+//! ```
+//! ```compile_fail
+//! takt_kernel::machine::set_tsc_hz(1);
 //! ```
 //! ```compile_fail,E0133
 //! takt_kernel::boot::run();

@@ -38,17 +38,16 @@ fn main(text: &'static str) {
     TAKT_STATUS.tsc_hz.store(time::tsc_hz(), Relaxed);
     TAKT_STATUS.lapic_hz.store(clocks::apic_hz(), Relaxed);
     let sources = clocks::sources();
-    let tsc = TscFacts::read();
     TAKT_STATUS.tsc_source.store(sources.tsc as u32, Relaxed);
     TAKT_STATUS
         .lapic_source
         .store(sources.lapic as u32, Relaxed);
     TAKT_STATUS
         .invariant_tsc
-        .store(u32::from(tsc.is_invariant), Relaxed);
+        .store(u32::from(TscFacts::is_invariant()), Relaxed);
     TAKT_STATUS
         .tsc_deadline
-        .store(u32::from(tsc.has_deadline_timer), Relaxed);
+        .store(u32::from(TscFacts::has_deadline_timer()), Relaxed);
     machine::start();
     let idle: fn() = match machine::is_counting() {
         true => || {

@@ -6,7 +6,7 @@ use crate::clock::{Instant, Nanos};
 /// time; what is above is dropped, and counted.
 const MAX_EVENTS: u32 = 10_000;
 const PERIOD: Nanos = Nanos::from_millis(100);
-/// So many bytes beyond those of an event with two words count as a further one: as many as that takes in the ring.
+/// So many bytes of words, or of a dynamic field, count as a further event: as many as one takes in the ring.
 const BYTES: usize = 16;
 
 /// What is kept of that.
@@ -26,19 +26,20 @@ impl Rate {
         }
     }
 
-    /// Counts an event, and says whether it may be emitted.
+    /// Counts an event of so many extra words, and says whether it may be emitted.
     #[inline(always)]
-    pub(super) fn may_emit(&mut self, task: &str) -> bool {
-        match self.left.checked_sub(1) {
+    pub(super) fn may_emit(&mut self, task: &str, words: usize) -> bool {
+        let cost = 1 + (words * size_of::<u32>() / BYTES) as u32;
+        match self.left.checked_sub(cost) {
             Some(left) => {
                 self.left = left;
                 true
             }
-            None => self.may_have_more(task),
+            None => self.may_have_more(task, cost),
         }
     }
 
-    /// Counts what one that is emitted has beyond two words.
+    /// Counts the bytes of the dynamic field of one that is emitted.
     #[inline(always)]
     pub(super) fn count_bytes(&mut self, len: usize) {
         self.left = self.left.saturating_sub((len / BYTES) as u32);
@@ -46,13 +47,13 @@ impl Rate {
 
     #[cold]
     #[inline(never)]
-    fn may_have_more(&mut self, task: &str) -> bool {
+    fn may_have_more(&mut self, task: &str, cost: u32) -> bool {
         let now = Instant::now().cycles();
         if now < self.end {
             self.dropped = self.dropped.saturating_add(1);
             return false;
         }
-        self.left = MAX_EVENTS - 1;
+        self.left = MAX_EVENTS - cost;
         self.end = now + PERIOD.to_cycles().get();
         let dropped = core::mem::take(&mut self.dropped);
         if dropped != 0 {

@@ -11,7 +11,6 @@ use takt_abi::{Error, rights};
 
 use super::ipc::deadline;
 use super::object::Task;
-
 use crate::clock::Instant;
 use crate::preempt;
 use crate::section::Scheduled;

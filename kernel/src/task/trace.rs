@@ -23,12 +23,8 @@ impl Task {
         }
         // SAFETY: the task's own thread, in the kernel, and no one else uses it.
         let rate = unsafe { &mut *self.events.get() };
-        if !rate.may_emit(self.program.name) {
+        if !rate.may_emit(self.program.name, known.words) {
             return Ok(());
-        }
-        if known.words > 2 {
-            core::hint::cold_path();
-            rate.count_bytes(4 * known.words);
         }
         if !known.has_bytes {
             send(known, frame, None);

@@ -3,11 +3,11 @@
 //! Source: rt-tests, `cyclictest(8)`.
 
 use takt_kernel::time::{AtomicCycles, AtomicInstant, Cycles, Instant, Nanos, sleep_until};
-use takt_kernel::{Error, smp, thread, trace_event_irqs_on};
+use takt_kernel::{Error, smp, thread};
 
-use super::{SHARED, account, ended, events, is_over, spawn, status, threshold_hit};
+use super::{SHARED, account, ended, is_over, spawn, status, thread_ran};
 use crate::config::Config;
-use crate::stats::{MAX_SLOTS, Measure};
+use crate::stats::MAX_SLOTS;
 
 static INTERVALS: [AtomicCycles; MAX_SLOTS] =
     [const { AtomicCycles::new(Cycles::ZERO) }; MAX_SLOTS];
@@ -68,16 +68,7 @@ fn run(slot: usize) -> Result<(), Error> {
         super::housekeeping(cpu, abs);
         sleep_until(abs)?;
         let now = Instant::now();
-        let latency = now.wrapping_since(abs);
-        trace_event_irqs_on!(
-            events::timerlat_thread,
-            slot as u32,
-            seq,
-            latency.get() as u32
-        );
-        if latency > SHARED.stop_thread.load() {
-            threshold_hit(Measure::Thread, slot, latency, u64::from(seq));
-        }
+        thread_ran(slot, seq, abs, now);
         abs = account(stats, None, abs, now, interval);
     }
     Ok(())

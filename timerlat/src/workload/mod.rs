@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use takt_kernel::config::{self, WORKLOAD_STACK_SIZE};
 use takt_kernel::sync::{Semaphore, SetOnce};
 use takt_kernel::time::{self, AtomicCycles, AtomicInstant, Cycles, Instant, Nanos};
-use takt_kernel::{Error, smp, thread, thread_stack, trace};
+use takt_kernel::{Error, smp, thread, thread_stack, trace, trace_event_irqs_on};
 
 use crate::config::{self as measurement, Config, LOAD_PRIORITY, Load, Workload};
 use crate::stats::{MAX_CPUS, MAX_SLOTS, MAX_THREADS, Measure, RunState, SlotStats, Status};
@@ -99,6 +99,21 @@ fn is_over(now: Instant) -> bool {
 /// Ends the run at once.
 fn stop_now() {
     SHARED.end.store(Instant::ZERO);
+}
+
+/// The thread of that slot, whose activation was due then, ran: records its latency, and ends the run if that is above the threshold.
+#[inline(always)]
+fn thread_ran(slot: usize, seq: u32, due: Instant, ran_at: Instant) {
+    let latency = ran_at.wrapping_since(due);
+    trace_event_irqs_on!(
+        events::timerlat_thread,
+        slot as u32,
+        seq,
+        latency.get() as u32
+    );
+    if latency > SHARED.stop_thread.load() {
+        threshold_hit(Measure::Thread, slot, latency, u64::from(seq));
+    }
 }
 
 /// A latency above its threshold: stops tracing first, so that the trace ends with the culprit.

@@ -10,9 +10,9 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_kernel::thread;
 use takt_kernel::time::{AtomicCycles, Cycles, Expiry, Instant, Timer};
-use takt_kernel::{Error, smp, trace_event_irqs_off, trace_event_irqs_on};
+use takt_kernel::{Error, smp, trace_event_irqs_off};
 
-use super::{SHARED, account, ended, events, is_over, spawn, status, threshold_hit};
+use super::{SHARED, account, ended, events, is_over, spawn, status, thread_ran, threshold_hit};
 use crate::config::Config;
 use crate::stats::{MAX_SLOTS, Measure};
 
@@ -113,17 +113,7 @@ fn run(slot: usize) -> Result<(), Error> {
         timer.arm(abs);
         thread::park(Instant::NEVER)?;
         let now = Instant::now();
-        let latency = now.wrapping_since(abs);
-        trace_event_irqs_on!(
-            events::timerlat_thread,
-            slot as u32,
-            seq,
-            latency.get() as u32
-        );
-        let threshold = SHARED.stop_thread.load();
-        if latency > threshold {
-            threshold_hit(Measure::Thread, slot, latency, u64::from(seq));
-        }
+        thread_ran(slot, seq, abs, now);
         let irq = instance.irq_latency.load();
         abs = account(stats, Some(irq), abs, now, period);
     }

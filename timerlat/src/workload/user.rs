@@ -15,7 +15,7 @@ use takt_kernel::{Error, smp, thread, trace_event_irqs_on};
 use super::timerlat::{INSTANCES, expired, first};
 use super::{
     SHARED, StartTasks, advance, ended, events, hooks, is_measured, is_over, record, skip, status,
-    stop_now, threshold_hit,
+    stop_now, thread_ran, threshold_hit,
 };
 use crate::config::{Config, CpuMask};
 use crate::stats::{MAX_SLOTS, Measure, SlotStats};
@@ -174,17 +174,8 @@ fn next_cycle(cpu: usize, back: Option<Instant>, ran_at: Instant) -> Option<Inst
     };
     let mut due = activation.load();
     if back.is_some() {
-        let latency = ran_at.wrapping_since(due);
         let seq = INSTANCES[cpu % MAX_SLOTS].seq.load(Relaxed);
-        trace_event_irqs_on!(
-            events::timerlat_thread,
-            cpu as u32,
-            seq,
-            latency.get() as u32
-        );
-        if latency > SHARED.stop_thread.load() {
-            threshold_hit(Measure::Thread, cpu, latency, u64::from(seq));
-        }
+        thread_ran(cpu, seq, due, ran_at);
         record(stats, None, due, ran_at);
         due = advance(stats, due, period(cpu));
     }
@@ -205,17 +196,7 @@ fn next_activation(cpu: usize, due: Instant) -> Option<Instant> {
 
 fn woken(cpu: usize, due: Instant, now: Instant) {
     let instance = &INSTANCES[cpu % MAX_SLOTS];
-    let seq = instance.seq.load(Relaxed);
-    let latency = now.wrapping_since(due);
-    trace_event_irqs_on!(
-        events::timerlat_thread,
-        cpu as u32,
-        seq,
-        latency.get() as u32
-    );
-    if latency > SHARED.stop_thread.load() {
-        threshold_hit(Measure::Thread, cpu, latency, u64::from(seq));
-    }
+    thread_ran(cpu, instance.seq.load(Relaxed), due, now);
     if let Some(stats) = status().slot(cpu) {
         record(stats, Some(instance.irq_latency.load()), due, now);
     }

@@ -217,7 +217,7 @@ pub(crate) fn vector_in_service() -> Option<u8> {
 
 /// Chooses the timer's mode and unmasks it. `counts_hz` and `tsc_hz` relate its counter to the TSC.
 pub(crate) fn start_timer(counts_hz: u64, tsc_hz: u64) {
-    if tsc::has_deadline_timer() {
+    if tsc::Facts::has_deadline_timer() {
         DEADLINE_MODE.store(1, Relaxed);
         set_local(LVT_TIMER, Local::TSC_DEADLINE | Local::vector(TIMER_VECTOR));
     } else {

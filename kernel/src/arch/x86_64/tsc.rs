@@ -13,53 +13,41 @@ pub(crate) fn now() -> u64 {
     unsafe { _rdtsc() }
 }
 
-/// What the CPU says of its time stamp counter.
+/// What this CPU says of its time stamp counter. Each is asked by itself.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts {
-    /// Its frequency in Hz, from CPUID leaf 15h (with the crystal of leaf 15h, or derived from leaf 16h), if given.
-    pub hz: Option<u64>,
-    /// It runs at a constant rate in all power states (CPUID 8000_0007h EDX bit 8).
-    pub is_invariant: bool,
-    /// The local APIC's timer can be set to one of its values (CPUID 1 ECX bit 24), and then is.
-    pub has_deadline_timer: bool,
-}
+pub struct Facts;
 
 impl Facts {
-    /// Asks this CPU.
+    /// Its frequency in Hz, from CPUID leaf 15h (with the crystal of leaf 15h, or derived from leaf 16h), if given.
     #[must_use]
-    pub fn read() -> Self {
-        Self {
-            hz: hz(),
-            is_invariant: is_invariant(),
-            has_deadline_timer: has_deadline_timer(),
+    pub fn hz() -> Option<u64> {
+        if __cpuid(0).eax < 0x15 {
+            return None;
         }
+        let leaf = __cpuid_count(0x15, 0);
+        if leaf.eax == 0 || leaf.ebx == 0 {
+            return None;
+        }
+        if leaf.ecx != 0 {
+            return Some(u64::from(leaf.ecx) * u64::from(leaf.ebx) / u64::from(leaf.eax));
+        }
+        let mhz = if __cpuid(0).eax >= 0x16 {
+            __cpuid(0x16).eax & 0xffff
+        } else {
+            0
+        };
+        (mhz != 0).then(|| u64::from(mhz) * 1_000_000)
     }
-}
 
-fn is_invariant() -> bool {
-    __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
-}
+    /// Whether it runs at a constant rate in all power states (CPUID 8000_0007h EDX bit 8).
+    #[must_use]
+    pub fn is_invariant() -> bool {
+        __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
+    }
 
-/// Whether the local APIC has a TSC-deadline mode.
-pub(crate) fn has_deadline_timer() -> bool {
-    __cpuid(1).ecx & (1 << 24) != 0
-}
-
-fn hz() -> Option<u64> {
-    if __cpuid(0).eax < 0x15 {
-        return None;
+    /// Whether the local APIC's timer can be set to one of its values (CPUID 1 ECX bit 24), and then is.
+    #[must_use]
+    pub fn has_deadline_timer() -> bool {
+        __cpuid(1).ecx & (1 << 24) != 0
     }
-    let leaf = __cpuid_count(0x15, 0);
-    if leaf.eax == 0 || leaf.ebx == 0 {
-        return None;
-    }
-    if leaf.ecx != 0 {
-        return Some(u64::from(leaf.ecx) * u64::from(leaf.ebx) / u64::from(leaf.eax));
-    }
-    let mhz = if __cpuid(0).eax >= 0x16 {
-        __cpuid(0x16).eax & 0xffff
-    } else {
-        0
-    };
-    (mhz != 0).then(|| u64::from(mhz) * 1_000_000)
 }

@@ -82,6 +82,17 @@ fn expired(cpu: usize, expiry: Expiry) {
 }
 
 impl Instance {
+    /// The thread, whose activation was due then, ran.
+    #[inline(always)]
+    fn thread_ran(&self, cpu: usize, due: Instant, ran_at: Instant) {
+        let latency = ran_at.wrapping_since(due);
+        trace_event_irqs_on!(timerlat, THREAD, self.seqnum.load(Relaxed), latency.get());
+        self.show_stack(latency);
+        if reaches(Param::StopTracingTotal, latency) {
+            stop(cpu);
+        }
+    }
+
     fn save_stack(&self) {
         let frames = stack::frames();
         for (place, frame) in self.frames.iter().zip(&frames) {
@@ -139,17 +150,7 @@ fn run(cpu: usize, timer: &Timer) -> Result<(), Error> {
         if ENDS.load(Relaxed) {
             break;
         }
-        let latency = now.wrapping_since(next);
-        trace_event_irqs_on!(
-            timerlat,
-            THREAD,
-            instance.seqnum.load(Relaxed),
-            latency.get()
-        );
-        instance.show_stack(latency);
-        if reaches(Param::StopTracingTotal, latency) {
-            stop(cpu);
-        }
+        instance.thread_ran(cpu, next, now);
         next = following(next);
     }
     Ok(())

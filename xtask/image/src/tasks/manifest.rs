@@ -561,6 +561,24 @@ fn located(said: &str, text: &str) -> anyhow::Error {
     }
 }
 
+/// Looks whether this may be the name of one more of these, of letters, digits and `others`; those that there are have the other names.
+fn check_name<'a>(
+    what: &str,
+    name: &str,
+    others: &str,
+    mut names: impl Iterator<Item = &'a String>,
+) -> Result<()> {
+    ensure!(
+        is_word(name, others),
+        "`{name}` is no name of a {what}: letters, digits and any of {others}"
+    );
+    ensure!(
+        names.all(|other| other != name),
+        "there are two {what}s named `{name}`"
+    );
+    Ok(())
+}
+
 /// Whether it is a name, of letters, digits and these.
 fn is_word(name: &str, others: &str) -> bool {
     let is_part = |it: char| it.is_ascii_alphanumeric() || others.contains(it);

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use takt_tracer::control::osnoise::{Flag, Param};
 
-use super::{INSTANCES, Instance, THREAD, expired, first, following, timerlat};
+use super::{INSTANCES, Instance, expired, first, following, timerlat};
 use crate::clock::{AtomicInstant, Instant};
 use crate::config::{MAX_CPUS, cpu_index};
 use crate::error::Error;
@@ -67,16 +67,5 @@ fn next(cpu: usize, back: Option<Instant>, _ran_at: Instant) -> Option<Instant> 
 }
 
 fn woken(cpu: usize, due: Instant, now: Instant) {
-    let instance = place(cpu).1;
-    let latency = now.wrapping_since(due);
-    trace_event_irqs_on!(
-        timerlat,
-        THREAD,
-        instance.seqnum.load(Relaxed),
-        latency.get()
-    );
-    instance.show_stack(latency);
-    if reaches(Param::StopTracingTotal, latency) {
-        stop(cpu);
-    }
+    place(cpu).1.thread_ran(cpu, due, now);
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use takt_abi::NOTIFICATIONS;
 
 use super::region::{Mapped, Source};
-use super::{PAGE, is_word};
+use super::{PAGE, check_name};
 
 /// A device.
 #[derive(Debug, Deserialize)]
@@ -208,7 +208,8 @@ fn overlaps<T: Ord>(a: &Range<T>, b: &Range<T>) -> bool {
 impl Device {
     /// Looks whether it can be given away; the others are those above it. An error comes with the key that it is about.
     pub(super) fn check(&self, others: &[Self]) -> Result<(), (&'static str, anyhow::Error)> {
-        self.check_name(others).map_err(|error| ("name", error))?;
+        let names = others.iter().map(|it| &it.name);
+        check_name("device", &self.name, "_", names).map_err(|error| ("name", error))?;
         self.check_ports(others).map_err(|error| ("ports", error))?;
         self.check_memory(others)
             .map_err(|error| ("memory", error))?;
@@ -226,19 +227,6 @@ impl Device {
             size: it.size,
             source: Source::Device(it.first),
         })
-    }
-
-    fn check_name(&self, others: &[Self]) -> Result<()> {
-        let name = &self.name;
-        ensure!(
-            is_word(name, "_"),
-            "`{name}` is no name of a device: letters, digits and _"
-        );
-        ensure!(
-            others.iter().all(|other| other.name != *name),
-            "there are two devices named `{name}`"
-        );
-        Ok(())
     }
 
     fn check_ports(&self, others: &[Self]) -> Result<()> {

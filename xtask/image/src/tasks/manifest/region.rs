@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
-use super::{PAGE, is_word};
+use super::{PAGE, check_name};
 
 /// A region.
 #[derive(Debug, Deserialize)]
@@ -66,22 +66,10 @@ impl Region {
         others: &[Self],
         is_task: impl Fn(&str) -> bool,
     ) -> Result<(), (&'static str, anyhow::Error)> {
-        self.check_name(others).map_err(|error| ("name", error))?;
+        let names = others.iter().map(|it| &it.name);
+        check_name("region", &self.name, "_", names).map_err(|error| ("name", error))?;
         self.check_size().map_err(|error| ("size", error))?;
         self.check_tasks(is_task).map_err(|error| ("tasks", error))
-    }
-
-    fn check_name(&self, others: &[Self]) -> Result<()> {
-        let name = &self.name;
-        ensure!(
-            is_word(name, "_"),
-            "`{name}` is no name of a region: letters, digits and _"
-        );
-        ensure!(
-            others.iter().all(|other| other.name != *name),
-            "there are two regions named `{name}`"
-        );
-        Ok(())
     }
 
     fn check_size(&self) -> Result<()> {

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
-use super::is_word;
+use super::check_name;
 
 /// As the kernel counts permits.
 const MAX_PERMITS: u32 = i32::MAX as u32;
@@ -46,22 +46,10 @@ pub enum Right {
 impl Semaphore {
     /// Looks whether it makes sense; the others are those above it. An error comes with the key that it is about.
     pub(super) fn check(&self, others: &[Self]) -> Result<(), (&'static str, anyhow::Error)> {
-        self.check_name(others).map_err(|error| ("name", error))?;
+        let names = others.iter().map(|it| &it.name);
+        check_name("semaphore", &self.name, "-_", names).map_err(|error| ("name", error))?;
         self.check_maximum().map_err(|error| ("maximum", error))?;
         self.check_initial().map_err(|error| ("initial", error))
-    }
-
-    fn check_name(&self, others: &[Self]) -> Result<()> {
-        let name = &self.name;
-        ensure!(
-            is_word(name, "-_"),
-            "`{name}` is no name of a semaphore: letters, digits, - and _"
-        );
-        ensure!(
-            others.iter().all(|other| other.name != *name),
-            "there are two semaphores named `{name}`"
-        );
-        Ok(())
     }
 
     fn check_maximum(&self) -> Result<()> {
