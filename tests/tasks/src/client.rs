@@ -80,6 +80,7 @@ pub(crate) fn run(what: u64) {
             holds!(RUNG.take(Instant::after(Nanos::from_millis(1))) == Ok(()));
             holds!(SERVER.call([0; 6]).is_ok());
         }
+        25 => sleeps_late(what >> 9, what & 1 << 8 != 0),
         14 => (0..1000).for_each(|line| takt_user::log!("line {line}")),
         8 => time_outs(),
         9 => mix::run(what >> 8),
@@ -145,6 +146,27 @@ fn late(peer: Peer, micros: u64, instructions: u64) {
     holds!(answer == Err(Error::Dead) || is_answered(answer, 2));
     exit(answer.is_err().into());
 }
+
+/// Begins to sleep so many instructions after some time of its life, about when its watchdog bites, or ends with 5 instead. The next
+/// life waits for a message, which nobody sends: it ends with 77 if it does not wait until its watchdog bites. The first one begins
+/// at a multiple of [`TURN`], by which they know which they are.
+fn sleeps_late(instructions: u64, ends: bool) {
+    let since = Instant::now().nanos() % TURN;
+    if since > 300_000 {
+        let _ = receive(1, Instant::NEVER);
+        exit(77);
+    }
+    let due = Instant::after(Nanos::new(1_005_000 - since));
+    pass(440, instructions);
+    if ends {
+        exit(5);
+    }
+    sleep_until(due);
+    exit(78);
+}
+
+/// So many nanoseconds.
+const TURN: u64 = 10_000_000;
 
 fn calls() {
     // What is in `fs` is each task's own.

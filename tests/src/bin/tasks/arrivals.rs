@@ -202,6 +202,53 @@ target_test! {
     }
 }
 
+/// At each multiple of this a sleeper begins to live, in nanoseconds.
+const TURN: u64 = 10_000_000;
+
+/// One that begins to sleep so many instructions after some time, likewise, or ends with 5 instead, and its next life: how that ended.
+fn sleeper_ends(timers: &[Timer], instructions: u32, ends: bool) -> Result<Option<u64>, Failure> {
+    let keeper = start(KEEPER, u32::from(!ends))?;
+    let begin = Instant::now().next_multiple_of(Nanos::new(TURN).to_cycles());
+    // Its place among these is looked for in steps, in between which it is stopped: half of them expire before it would wake up.
+    for (timer, number) in timers.iter().zip([6, 7, 8, 9, 10, 15, 16, 17, 18, 19]) {
+        timer.arm(begin + Nanos::from_micros(100 * number).to_cycles());
+    }
+    sleep_until(begin)?;
+    let sleeper = start(
+        (WATCHED, CLIENT.1),
+        25 | u32::from(ends) << 8 | instructions << 9,
+    )?;
+    let code = code_of(sleeper)?;
+    start(CLIENT, 6)?.succeeds()?;
+    keeper.succeeds()?;
+    Ok(code)
+}
+
+target_test! {
+    /// Who is stopped in the middle of beginning to sleep, at whichever instruction, leaves no time-out for its next life.
+    fn sleepers_end_before_they_sleep(Alone) {
+        let mut timers: heapless::Vec<_, 10> = heapless::Vec::new();
+        while !timers.is_full() {
+            // There is room.
+            let _ = timers.push(Timer::new(|_, _| {}, 0)?);
+        }
+        let (mut low, mut high) = (0, 100_000);
+        check!(sleeper_ends(&timers, low, true)? == Some(5) && sleeper_ends(&timers, high, true)?.is_none(), "the window is another");
+        while high - low > 1 {
+            let middle = (low + high) / 2;
+            match sleeper_ends(&timers, middle, true)? {
+                None => high = middle,
+                Some(_) => low = middle,
+            }
+        }
+        for number in low - 700..high {
+            let code = sleeper_ends(&timers, number, false)?;
+            check!(code.is_none(), "begun {} instructions before it was stopped the next life ended with {code:?}", high - number);
+        }
+        Ok(())
+    }
+}
+
 /// How late the timer's interrupt was, and whether the task lived then that was to fault.
 static LATE: AtomicU64 = AtomicU64::new(0);
 static LIVED: AtomicBool = AtomicBool::new(false);
