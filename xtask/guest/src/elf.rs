@@ -17,6 +17,8 @@ use takt_tracer::control::ControlBlock;
 use takt_base::input;
 use takt_base::term::Help;
 
+use crate::symbolize::Kept;
+
 /// Bytes of the debug information.
 pub type Slice<'e> = gimli::EndianSlice<'e, gimli::RunTimeEndian>;
 /// The same, which holds on to the image.
@@ -32,6 +34,7 @@ pub struct Elf {
     symbols: HashMap<String, u64>,
     segments: Vec<Segment>,
     code: Vec<Code>,
+    pub(crate) names: Kept,
 }
 
 /// A section of code: its addresses, and where they lie in the file.
@@ -172,6 +175,7 @@ impl Elf {
             symbols,
             segments,
             code: code.collect(),
+            names: Kept::default(),
             data: data.into(),
         })
     }

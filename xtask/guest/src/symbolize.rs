@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use object::{Object, ObjectSection};
 
@@ -92,11 +92,28 @@ impl<'e> Symbolizer<Slice<'e>> {
     }
 }
 
-impl Symbolizer<Owned> {
-    /// The same for whoever keeps it beside the image.
+/// The names of an image that keeps them: made when the first one is asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(OnceLock<Mutex<Symbolizer<Owned>>>);
+
+impl Elf {
+    /// What is at `address`, see [`Symbolizer::lookup`].
     #[must_use]
-    pub fn owned(elf: &Elf) -> Self {
-        Self::of(elf, dwarf_of(&elf.data))
+    pub fn lookup(&self, address: u64) -> Vec<String> {
+        self.symbolizer().lookup(address)
+    }
+
+    /// `text` with names, see [`Symbolizer::annotate`].
+    #[must_use]
+    pub fn annotate(&self, text: &str) -> String {
+        self.symbolizer().annotate(text)
+    }
+
+    fn symbolizer(&self) -> MutexGuard<'_, Symbolizer<Owned>> {
+        let made = || Mutex::new(Symbolizer::of(self, dwarf_of(&self.data)));
+        let names = self.names.0.get_or_init(made);
+        // A look-up changes nothing that could stay half done.
+        names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,14 +3,11 @@
 
 use std::borrow::Cow;
 use std::path::Path;
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 use takt_abi::{FIRST_REGION, REGION};
 
 use crate::Elf;
-use crate::elf::Owned;
 use crate::log::Formats;
-use crate::symbolize::Symbolizer;
 
 /// Of each task how many bytes its file has, and its name, 4 bytes each; then the name, and the file's bytes.
 const SECTION: &str = ".takt.task_elf";
@@ -26,8 +23,6 @@ pub(crate) struct Task {
     pub(crate) elf: Elf,
     /// The formats of its log.
     pub(crate) formats: Formats,
-    /// Made for the first address: there may be one in each line of a log.
-    lines: OnceLock<Mutex<Symbolizer<Owned>>>,
 }
 
 impl Task {
@@ -36,17 +31,7 @@ impl Task {
             name,
             elf,
             formats: Formats::default(),
-            lines: OnceLock::new(),
         }
-    }
-
-    fn lookup(&self, address: u64) -> Vec<String> {
-        let lines = self
-            .lines
-            .get_or_init(|| Mutex::new(Symbolizer::owned(&self.elf)));
-        // A look-up changes nothing that could stay half done.
-        let lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.lookup(address)
     }
 }
 
@@ -93,7 +78,7 @@ impl Names {
     #[must_use]
     pub fn lookup(&self, address: u64) -> Vec<String> {
         let task = self.0.iter().find(|it| it.elf.is_code(address));
-        task.map_or_else(Vec::new, |it| it.lookup(address))
+        task.map_or_else(Vec::new, |it| it.elf.lookup(address))
     }
 
     /// The text, with a name behind each address of a task's code that is written with all its digits.

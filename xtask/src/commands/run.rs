@@ -17,7 +17,6 @@ use takt_cli::Run;
 use takt_guest::Elf;
 use takt_guest::Ram;
 use takt_guest::patterns::{means, resolve};
-use takt_guest::symbolize::Symbolizer;
 use takt_guest::words;
 use takt_image::elsewhere::Elsewhere;
 use takt_image::tasks::Manifest;
@@ -93,7 +92,7 @@ pub(super) fn show(elf: &Elf, dir: &Path, has_seen_serial: bool) -> Result<()> {
         if has_seen_serial || serial.trim().is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
-        let text = Symbolizer::new(elf).annotate(&serial);
+        let text = elf.annotate(&serial);
         output::print(&format!("# serial port\n{text}"))
     };
     let log = output::print("# log\n").and_then(|_| log::print(dir, &Facts::read(dir), false));

@@ -12,7 +12,6 @@ use takt_base::input;
 use takt_base::term::{self, last_lines, printable};
 use takt_guest::Elf;
 use takt_guest::log::{Decoder, Line};
-use takt_guest::symbolize::Symbolizer;
 use takt_guest::trace;
 
 /// Lines that are shown of each source.
@@ -86,8 +85,7 @@ fn last_events(dir: &Path, elf: &Elf) -> Vec<String> {
 #[must_use]
 pub fn serial(dir: &Path, elf: &Elf) -> Vec<String> {
     let text = tail(&dir.join(SERIAL), SERIAL_LINES).join("\n");
-    let names = Symbolizer::new(elf);
-    names.annotate(&text).lines().map(str::to_owned).collect()
+    elf.annotate(&text).lines().map(str::to_owned).collect()
 }
 
 /// The last lines of a text file, without empty ones at its end.

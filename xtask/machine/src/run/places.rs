@@ -6,19 +6,17 @@ use takt_guest::Elf;
 use takt_guest::Ram;
 use takt_guest::names::Threads;
 use takt_guest::percpu::PerCpu;
-use takt_guest::symbolize::Symbolizer;
 use takt_guest::tasks;
 
 /// Each CPU's thread, whether it takes interrupts, and the place in the code, the innermost inlined function first.
 #[must_use]
 pub fn describe(elf: &Elf, ram: &Ram, cpus: &[Registers]) -> Vec<String> {
-    let names = Symbolizer::new(elf);
     let tasks = tasks::Names::of(elf);
     let mut lines = Vec::new();
     for it in cpus {
         let halted = if it.is_halted { ", halted" } else { "" };
         let interrupts = if it.has_interrupts_on() { "on" } else { "off" };
-        let mut found = names.lookup(it.ip);
+        let mut found = elf.lookup(it.ip);
         if found.is_empty() {
             found = tasks.lookup(it.ip);
         }

@@ -25,7 +25,7 @@ const FLAGS: [&str; 9] = [
 
 /// The program, which is told its target by [`CHOICE`](super::run::CHOICE).
 pub(super) fn program(dir: &Path) -> PathBuf {
-    dir.join(TARGET).join("release/takt-fuzz")
+    dir.join(TARGET).join("fuzz/takt-fuzz")
 }
 
 /// Builds the program, or finds that it is up to date.
@@ -42,7 +42,7 @@ pub(super) fn build(dir: &Path) -> Result<()> {
     let flags = [&FLAGS[..], &["--cfg", "fuzzing"]].concat();
     let mut command = Command::new(cargo());
     command
-        .args(["build", "--quiet", "--release", "--package", "takt-fuzz"])
+        .args(["build", "--quiet", "--profile", "fuzz", "--package", "takt-fuzz"])
         .args([
             "--features",
             "libfuzzer",

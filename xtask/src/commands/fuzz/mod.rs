@@ -5,7 +5,7 @@
 //!
 //! | folder | content |
 //! |---|---|
-//! | `x86_64-unknown-linux-gnu/release` | `takt-fuzz`, the program with all targets |
+//! | `x86_64-unknown-linux-gnu/fuzz` | `takt-fuzz`, the program with all targets |
 //! | `seeds/TARGET` | inputs to begin with, which the target writes itself |
 //! | `corpus/TARGET` | inputs that reached something new; the next run goes on from there |
 //! | `artifacts/TARGET` | inputs that broke something |

@@ -15,7 +15,6 @@ use super::waits;
 use crate::commands::bench::executed;
 use takt_base::term::last_lines;
 use takt_guest::Elf;
-use takt_guest::symbolize::Symbolizer;
 use takt_machine::counted::Plugin;
 use takt_machine::qemu::process::MAX_CMDLINE;
 use takt_machine::qemu::{Accel, GuestExit};
@@ -242,7 +241,7 @@ fn with_nmis(image: &Elf, test: &Listed, accel: Accel) -> Result<String> {
     ensure!(
         ended.exit == Some(GuestExit::Passed),
         "{}",
-        said(ended.exit, &Symbolizer::new(image).annotate(&ended.serial))
+        said(ended.exit, &image.annotate(&ended.serial))
     );
     let found = storm::judge(image, ended.dir.path(), &ended.serial)?;
     Ok(format!("{} ({found})", notes(&ended.serial)))
@@ -256,7 +255,7 @@ fn counted(image: &Elf, test: &Listed) -> Result<String> {
         ensure!(
             ended.exit == Some(GuestExit::Passed),
             "{}",
-            said(ended.exit, &Symbolizer::new(image).annotate(&ended.serial))
+            said(ended.exit, &image.annotate(&ended.serial))
         );
         Ok(ended)
     };
@@ -319,7 +318,7 @@ fn beside_one_cpu(image: &Elf, test: &Listed, boot: &Boot<'_>, one: Round) -> Re
 /// Boots what a test wants, and says whether it came to what it had to.
 fn judge(image: &Elf, test: &Listed, boot: &Boot<'_>) -> Result<String> {
     let ended = boot.run()?;
-    let report = Symbolizer::new(image).annotate(&ended.serial);
+    let report = image.annotate(&ended.serial);
     let expected = match test.kind {
         Kind::Fault | Kind::MachineCheck => GuestExit::Panicked,
         _ => GuestExit::Passed,
@@ -394,8 +393,7 @@ fn run_together(image: &Elf, tests: &[Listed], is_filtered: bool, tally: &Tally)
                     result.name,
                     &said(
                         ended.exit,
-                        &Symbolizer::new(image)
-                            .annotate(&last_lines(&ended.serial, LAST_LINES).join("\n")),
+                        &image.annotate(&last_lines(&ended.serial, LAST_LINES).join("\n")),
                     ),
                 ),
             }
