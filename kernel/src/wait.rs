@@ -213,8 +213,9 @@ fn arm_timeout(deadline: Instant) {
     }
 }
 
+/// The running thread has no time-out any more.
 #[inline(never)]
-fn disarm_timeout() {
+pub(crate) fn disarm_timeout() {
     let me = TcbRef::current();
     let mut section = section::own_thread();
     timers::cancel(&mut section, timeout_id(me.tid()));

@@ -242,8 +242,9 @@ impl Task {
         // SAFETY: the task's own thread.
         unsafe { *self.ended.get() = Some(ended) };
         self.port.close();
-        // That which was to end it where this has come first: the next life is not to have it.
+        // What was to end it where this has come first, and the time-out of a wait that was ended: the next life is not to have them.
         let _ = self.take_pending();
+        wait::disarm_timeout();
         self.mask();
     }
 

@@ -80,7 +80,11 @@ pub(crate) fn run(what: u64) {
             holds!(RUNG.take(Instant::after(Nanos::from_millis(1))) == Ok(()));
             holds!(SERVER.call([0; 6]).is_ok());
         }
-        25 => sleeps_late(what >> 9, what & 1 << 8 != 0),
+        25 => sleeps_late(
+            what >> 9 & 0x1f_ffff,
+            what & 1 << 8 != 0,
+            what & 1 << 30 != 0,
+        ),
         14 => (0..1000).for_each(|line| takt_user::log!("line {line}")),
         8 => time_outs(),
         9 => mix::run(what >> 8),
@@ -147,10 +151,10 @@ fn late(peer: Peer, micros: u64, instructions: u64) {
     exit(answer.is_err().into());
 }
 
-/// Begins to sleep so many instructions after some time of its life, about when its watchdog bites, or ends with 5 instead. The next
-/// life waits for a message, which nobody sends: it ends with 77 if it does not wait until its watchdog bites. The first one begins
+/// Begins to sleep, or to take a semaphore that has no permit, so many instructions after some time of its life, about when its watchdog
+/// bites, or ends with 5 instead. The next life waits for a message, which nobody sends: it ends with 77 if it does not wait until its watchdog bites. The first one begins
 /// at a multiple of [`TURN`], by which they know which they are.
-fn sleeps_late(instructions: u64, ends: bool) {
+fn sleeps_late(instructions: u64, ends: bool, takes: bool) {
     let since = Instant::now().nanos() % TURN;
     if since > 300_000 {
         let _ = receive(1, Instant::NEVER);
@@ -161,7 +165,11 @@ fn sleeps_late(instructions: u64, ends: bool) {
     if ends {
         exit(5);
     }
-    sleep_until(due);
+    if takes {
+        let _ = RUNG.take(due);
+    } else {
+        sleep_until(due);
+    }
     exit(78);
 }
 

@@ -205,8 +205,16 @@ target_test! {
 /// At each multiple of this a sleeper begins to live, in nanoseconds.
 const TURN: u64 = 10_000_000;
 
+/// Tells a sleeper to take a semaphore.
+const TAKES: u32 = 1 << 30;
+
 /// One that begins to sleep so many instructions after some time, likewise, or ends with 5 instead, and its next life: how that ended.
-fn sleeper_ends(timers: &[Timer], instructions: u32, ends: bool) -> Result<Option<u64>, Failure> {
+fn sleeper_ends(
+    timers: &[Timer],
+    instructions: u32,
+    ends: bool,
+    takes: u32,
+) -> Result<Option<u64>, Failure> {
     let keeper = start(KEEPER, u32::from(!ends))?;
     let begin = Instant::now().next_multiple_of(Nanos::new(TURN).to_cycles());
     // Its place among these is looked for in steps, in between which it is stopped: half of them expire before it would wake up.
@@ -216,7 +224,7 @@ fn sleeper_ends(timers: &[Timer], instructions: u32, ends: bool) -> Result<Optio
     sleep_until(begin)?;
     let sleeper = start(
         (WATCHED, CLIENT.1),
-        25 | u32::from(ends) << 8 | instructions << 9,
+        25 | u32::from(ends) << 8 | instructions << 9 | takes,
     )?;
     let code = code_of(sleeper)?;
     start(CLIENT, 6)?.succeeds()?;
@@ -224,28 +232,46 @@ fn sleeper_ends(timers: &[Timer], instructions: u32, ends: bool) -> Result<Optio
     Ok(code)
 }
 
+/// Stops a task at every instruction at which it begins to wait.
+fn sleepers_end(takes: u32) -> Outcome {
+    let mut timers: heapless::Vec<_, 10> = heapless::Vec::new();
+    while !timers.is_full() {
+        // There is room.
+        let _ = timers.push(Timer::new(|_, _| {}, 0)?);
+    }
+    let ends = |number| sleeper_ends(&timers, number, true, takes);
+    let (mut low, mut high) = (0, 100_000);
+    check!(
+        ends(low)? == Some(5) && ends(high)?.is_none(),
+        "the window is another"
+    );
+    while high - low > 1 {
+        let middle = (low + high) / 2;
+        match ends(middle)? {
+            None => high = middle,
+            Some(_) => low = middle,
+        }
+    }
+    for number in low - 700..high {
+        let code = sleeper_ends(&timers, number, false, takes)?;
+        check!(
+            code.is_none(),
+            "begun {} instructions before it was stopped the next life ended with {code:?}",
+            high - number
+        );
+    }
+    Ok(())
+}
+
 target_test! {
     /// Who is stopped in the middle of beginning to sleep, at whichever instruction, leaves no time-out for its next life.
     fn sleepers_end_before_they_sleep(Alone) {
-        let mut timers: heapless::Vec<_, 10> = heapless::Vec::new();
-        while !timers.is_full() {
-            // There is room.
-            let _ = timers.push(Timer::new(|_, _| {}, 0)?);
-        }
-        let (mut low, mut high) = (0, 100_000);
-        check!(sleeper_ends(&timers, low, true)? == Some(5) && sleeper_ends(&timers, high, true)?.is_none(), "the window is another");
-        while high - low > 1 {
-            let middle = (low + high) / 2;
-            match sleeper_ends(&timers, middle, true)? {
-                None => high = middle,
-                Some(_) => low = middle,
-            }
-        }
-        for number in low - 700..high {
-            let code = sleeper_ends(&timers, number, false)?;
-            check!(code.is_none(), "begun {} instructions before it was stopped the next life ended with {code:?}", high - number);
-        }
-        Ok(())
+        sleepers_end(0)
+    }
+
+    /// The same for who waits for a semaphore: what stops it has its time-out come at once.
+    fn takers_end_before_they_wait(Alone) {
+        sleepers_end(TAKES)
     }
 }
 

@@ -42,7 +42,14 @@ pub(super) fn build(dir: &Path) -> Result<()> {
     let flags = [&FLAGS[..], &["--cfg", "fuzzing"]].concat();
     let mut command = Command::new(cargo());
     command
-        .args(["build", "--quiet", "--profile", "fuzz", "--package", "takt-fuzz"])
+        .args([
+            "build",
+            "--quiet",
+            "--profile",
+            "fuzz",
+            "--package",
+            "takt-fuzz",
+        ])
         .args([
             "--features",
             "libfuzzer",
