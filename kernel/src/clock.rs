@@ -139,7 +139,7 @@ impl Instant {
     /// When the counter was 0: the machine's start, or a moment before.
     pub const ZERO: Self = Self(0);
     /// Later than everything: no time-out.
-    pub const NEVER: Self = Self(takt_scheduler::NEVER);
+    pub const NEVER: Self = Self(u64::MAX);
 
     /// Now.
     #[inline(always)]
@@ -240,6 +240,16 @@ impl core::ops::Sub for Instant {
     #[inline(always)]
     fn sub(self, earlier: Self) -> Cycles {
         Cycles(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl takt_scheduler::Deadline for Instant {
+    const ZERO: Self = Self::ZERO;
+    const NEVER: Self = Self::NEVER;
+
+    #[inline(always)]
+    fn cycles(self) -> u64 {
+        self.0
     }
 }
 

@@ -16,9 +16,9 @@ pub(crate) static COUNTS_TIMES: AtomicBool = AtomicBool::new(false);
 
 /// A CPU's armed timers.
 #[cfg(feature = "many-timers")]
-type Timers = takt_scheduler::TimerQueue<TIMER_IDS>;
+type Timers = takt_scheduler::TimerQueue<Instant, TIMER_IDS>;
 #[cfg(not(feature = "many-timers"))]
-type Timers = takt_scheduler::FewTimers<TIMER_IDS>;
+type Timers = takt_scheduler::FewTimers<Instant, TIMER_IDS>;
 
 /// The scheduling state of one CPU. What each switch looks at is in the first cache line.
 #[repr(C, align(64))]
@@ -48,7 +48,7 @@ impl CpuSched {
     /// The deadline of the earliest timer; [`Instant::NEVER`] if none is armed.
     #[inline(always)]
     pub(crate) fn earliest_deadline(&self) -> Instant {
-        Instant::from_cycles(self.timers.earliest_deadline())
+        self.timers.earliest_deadline()
     }
 
     /// There is one more reason for that, or one less.

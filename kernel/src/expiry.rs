@@ -105,7 +105,7 @@ fn serve_other_cpus(scheduled: &mut Scheduled, cpu: CpuRef) {
 /// on behind it. So several that expire at once keep no device waiting for more than one of them.
 #[cfg_attr(feature = "fast-paths", inline(always))]
 fn expire(scheduled: &mut Scheduled, cpu: CpuRef, at: Instant) {
-    let first = scheduled.cpu(cpu).timers.pop_expired(at.cycles());
+    let first = scheduled.cpu(cpu).timers.pop_expired(at);
     if let Some(first) = first
         && run(scheduled, cpu, first, at)
     {
@@ -125,7 +125,7 @@ fn expire(scheduled: &mut Scheduled, cpu: CpuRef, at: Instant) {
 fn expire_others(scheduled: &mut Scheduled, cpu: CpuRef, at: Instant) {
     while !apic::is_other_pending() {
         proof::bounded!("timers that are due behind the first");
-        let next = scheduled.cpu(cpu).timers.pop_further_expired(at.cycles());
+        let next = scheduled.cpu(cpu).timers.pop_further_expired(at);
         #[cfg(feature = "tasks")]
         if next.is_some_and(|next| next.0 == timers::SLICE) && scheduled.cpu(cpu).charged.is_some()
         {
@@ -143,17 +143,13 @@ fn expire_others(scheduled: &mut Scheduled, cpu: CpuRef, at: Instant) {
 fn run(
     scheduled: &mut Scheduled,
     cpu: CpuRef,
-    (id, deadline): (TimerId, u64),
+    (id, deadline): (TimerId, Instant),
     at: Instant,
 ) -> bool {
-    trace!(timer_expire, id.raw(), deadline);
+    trace!(timer_expire, id.raw(), deadline.cycles());
     let index = id.index();
     if index >= MAX_THREADS {
-        let expiry = Expiry {
-            deadline: Instant::from_cycles(deadline),
-            at,
-        };
-        soft_timer::expired(scheduled, id, expiry);
+        soft_timer::expired(scheduled, id, Expiry { deadline, at });
     } else if !WATCHERS || id != timers::SLICE {
         timed_out(scheduled, ThreadId::new(index as u8));
     } else {

@@ -72,7 +72,7 @@ pub(crate) fn switch_quantum(scheduled: &mut Scheduled, cpu: CpuRef, prev: TcbRe
         let left = scheduled.thread(prev);
         // A thread that was preempted or yielded keeps the rest; one that waited starts anew.
         left.quantum_left = match end {
-            Some(end) if left.state == 0 => Instant::from_cycles(end) - Instant::now(),
+            Some(end) if left.state == 0 => end - Instant::now(),
             _ => Cycles::ZERO,
         };
         let _: Cancelled = scheduled.cpu(cpu).timers.cancel(SLICE);

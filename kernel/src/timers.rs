@@ -21,12 +21,8 @@ pub(crate) const SLICE: TimerId = TimerId::new(0);
 #[inline(always)]
 pub(crate) fn insert(scheduled: &mut Scheduled, id: TimerId, deadline: Instant) {
     trace!(timer_start, id.raw(), deadline.cycles());
-    if scheduled
-        .cpu(CpuRef::this())
-        .timers
-        .insert(id, deadline.cycles())
-        != Inserted::Later
-    {
+    let timers = &mut scheduled.cpu(CpuRef::this()).timers;
+    if timers.insert(id, deadline) != Inserted::Later {
         arm_earliest(scheduled);
     }
 }
@@ -44,7 +40,7 @@ pub(crate) fn insert_and_leave<K: Kind>(
         return insert_among(section, id, deadline);
     }
     // At once, where it is known that no other is armed.
-    let _: Inserted = timers.insert(id, deadline.cycles());
+    let _: Inserted = timers.insert(id, deadline);
     trace!(timer_start, id.raw(), deadline.cycles());
     arm_first(&mut section, deadline);
     section.leave_quietly();
@@ -59,7 +55,7 @@ fn insert_among<K: Kind>(mut section: Section<K, Scheduled>, id: TimerId, deadli
         return section.leave_quietly();
     }
     let timers = &mut section.cpu(CpuRef::this()).timers;
-    match timers.insert_at_hand(id, deadline.cycles()) {
+    match timers.insert_at_hand(id, deadline) {
         Some(inserted) => end_insertion(section, id, deadline, inserted),
         None => insert_in_steps(section, id, deadline),
     }
@@ -73,7 +69,7 @@ fn insert_in_steps<K: Kind>(mut section: Section<K, Scheduled>, id: TimerId, dea
         proof::bounded!("steps along the list of timers by an interrupt that arms one");
         section = section.reopen();
         let timers = &mut section.cpu(CpuRef::this()).timers;
-        if let Some(inserted) = timers.insert_step(id, deadline.cycles(), &mut insertion) {
+        if let Some(inserted) = timers.insert_step(id, deadline, &mut insertion) {
             return end_insertion(section, id, deadline, inserted);
         }
     }
@@ -122,7 +118,7 @@ pub(crate) fn cancel(scheduled: &mut Scheduled, id: TimerId) -> bool {
 /// See [`time::forget`](crate::time::forget).
 pub(crate) fn forget(origin: Instant) {
     let mut section = section::own();
-    section.cpu(CpuRef::this()).timers.forget(origin.cycles());
+    section.cpu(CpuRef::this()).timers.forget(origin);
     section.leave_quietly();
 }
 

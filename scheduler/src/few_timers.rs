@@ -8,23 +8,23 @@
 //! * No id is there twice.
 
 use crate::timer_queue::{Cancelled, Inserted, Insertion};
-use crate::{NEVER, TimerId};
+use crate::{Deadline, TimerId};
 
 /// The armed timers, of the ids `0..N`. Its functions are those of [`TimerQueue`](crate::TimerQueue).
 #[derive(Clone, Debug)]
-pub struct FewTimers<const N: usize> {
+pub struct FewTimers<T, const N: usize> {
     len: usize,
-    entries: [(u64, TimerId); N],
+    entries: [(T, TimerId); N],
 }
 
-impl<const N: usize> FewTimers<N> {
+impl<T: Deadline, const N: usize> FewTimers<T, N> {
     /// A queue without timers.
     #[must_use]
     pub const fn new() -> Self {
         const { assert!(N <= 64, "looking through more takes too long") };
         Self {
             len: 0,
-            entries: [(0, TimerId::new(0)); N],
+            entries: [(T::NEVER, TimerId::new(0)); N],
         }
     }
 
@@ -33,7 +33,7 @@ impl<const N: usize> FewTimers<N> {
         self.len = 0;
     }
 
-    fn armed(&self) -> &[(u64, TimerId)] {
+    fn armed(&self) -> &[(T, TimerId)] {
         self.entries.get(..self.len).unwrap_or(&[])
     }
 
@@ -51,19 +51,19 @@ impl<const N: usize> FewTimers<N> {
 
     /// The earliest timer with its deadline.
     #[must_use]
-    pub fn earliest(&self) -> Option<(u64, TimerId)> {
+    pub fn earliest(&self) -> Option<(T, TimerId)> {
         self.armed().last().copied()
     }
 
-    /// Deadline of the earliest timer; [`NEVER`] if there is none.
+    /// Deadline of the earliest timer; [`NEVER`](Deadline::NEVER) if there is none.
     #[must_use]
-    pub fn earliest_deadline(&self) -> u64 {
-        self.earliest().map_or(NEVER, |(deadline, _)| deadline)
+    pub fn earliest_deadline(&self) -> T {
+        self.earliest().map_or(T::NEVER, |(deadline, _)| deadline)
     }
 
     /// The deadline of an armed timer.
     #[must_use]
-    pub fn deadline_of(&self, id: TimerId) -> Option<u64> {
+    pub fn deadline_of(&self, id: TimerId) -> Option<T> {
         self.armed()
             .iter()
             .find(|entry| entry.1 == id)
@@ -77,15 +77,15 @@ impl<const N: usize> FewTimers<N> {
     }
 
     /// There is nothing to forget.
-    pub fn forget(&mut self, _: u64) {}
+    pub fn forget(&mut self, _: T) {}
 
     /// Arms a timer, or moves an armed one.
-    pub fn insert(&mut self, id: TimerId, deadline: u64) -> Inserted {
+    pub fn insert(&mut self, id: TimerId, deadline: T) -> Inserted {
         debug_assert!(id.index() < N, "the queue has no timer of this id");
         let was_first = self.cancel(id) == Cancelled::Earliest;
         let mut is_first = false;
-        if deadline != NEVER {
-            let goes_before = |other: u64| match id.raw() {
+        if deadline != T::NEVER {
+            let goes_before = |other: T| match id.raw() {
                 0 => other < deadline,
                 _ => other <= deadline,
             };
@@ -109,17 +109,12 @@ impl<const N: usize> FewTimers<N> {
     }
 
     /// [`insert`](Self::insert), at once.
-    pub fn insert_at_hand(&mut self, id: TimerId, deadline: u64) -> Option<Inserted> {
+    pub fn insert_at_hand(&mut self, id: TimerId, deadline: T) -> Option<Inserted> {
         Some(self.insert(id, deadline))
     }
 
     /// [`insert`](Self::insert), at once.
-    pub fn insert_step(
-        &mut self,
-        id: TimerId,
-        deadline: u64,
-        _: &mut Insertion,
-    ) -> Option<Inserted> {
+    pub fn insert_step(&mut self, id: TimerId, deadline: T, _: &mut Insertion) -> Option<Inserted> {
         Some(self.insert(id, deadline))
     }
 
@@ -138,19 +133,19 @@ impl<const N: usize> FewTimers<N> {
     }
 
     /// Disarms the earliest timer if its deadline is not after `now`; gives it with its deadline.
-    pub fn pop_expired(&mut self, now: u64) -> Option<(TimerId, u64)> {
+    pub fn pop_expired(&mut self, now: T) -> Option<(TimerId, T)> {
         let (deadline, id) = self.earliest().filter(|(deadline, _)| *deadline <= now)?;
         self.len -= 1;
         Some((id, deadline))
     }
 
     /// [`pop_expired`](Self::pop_expired) right behind another one.
-    pub fn pop_further_expired(&mut self, now: u64) -> Option<(TimerId, u64)> {
+    pub fn pop_further_expired(&mut self, now: T) -> Option<(TimerId, T)> {
         self.pop_expired(now)
     }
 }
 
-impl<const N: usize> Default for FewTimers<N> {
+impl<T: Deadline, const N: usize> Default for FewTimers<T, N> {
     fn default() -> Self {
         Self::new()
     }

@@ -1,4 +1,4 @@
-//! Names of threads and timers, and the importance of threads.
+//! Names of threads and timers, the importance of threads, and what deadlines are.
 //!
 //! A thread and its priority are one byte each, so that queue heads, links and trace records name
 //! a thread in 8 bits.
@@ -97,8 +97,28 @@ impl Priority {
     }
 }
 
-/// The deadline that never comes, later than all others. (Of deadlines only the order counts here, whatever their unit.)
-pub const NEVER: u64 = u64::MAX;
+/// A point in time that a timer is armed for. The clock is the user's, and this its type.
+pub trait Deadline: Copy + Ord {
+    /// When the clock began: no deadline is before it.
+    const ZERO: Self;
+    /// The deadline that never comes, later than all others.
+    const NEVER: Self;
+
+    /// In cycles of the clock since it began, of which [`NEVER`](Self::NEVER) has `u64::MAX`. Deadlines are in the order of these.
+    #[must_use]
+    fn cycles(self) -> u64;
+}
+
+/// Cycles of whatever clock.
+impl Deadline for u64 {
+    const ZERO: Self = 0;
+    const NEVER: Self = Self::MAX;
+
+    #[inline(always)]
+    fn cycles(self) -> u64 {
+        self
+    }
+}
 
 /// A timer of the system, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -57,7 +57,7 @@ mod timer_queue;
 mod wait_queue;
 
 pub use few_timers::FewTimers;
-pub use ids::{NEVER, Priority, ThreadId, TimerId};
+pub use ids::{Deadline, Priority, ThreadId, TimerId};
 pub use links::Links;
 pub use prio_counts::PrioCounts;
 pub use prio_queue::{Iter, PrioQueue};

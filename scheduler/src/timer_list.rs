@@ -17,7 +17,7 @@
 //! After R. Brown, "Calendar Queues: A Fast O(1) Priority Queue Implementation for the Simulation Event Set Problem",
 //! CACM 31(10), 1988; here the calendar only finds the places, and the events stand in one list.
 
-use crate::{NEVER, TimerId};
+use crate::{Deadline, TimerId};
 
 /// Slots that are told apart: timers further behind the earliest are looked for step by step.
 const SLOTS: usize = 1024;
@@ -68,9 +68,9 @@ impl Place {
 
 /// The timers, of the numbers `1..N`. `N` is a power of two from 2 to 2048.
 #[derive(Clone, Debug)]
-pub(crate) struct TimerList<const N: usize> {
+pub(crate) struct TimerList<T, const N: usize> {
     /// Where a slot begins.
-    origin: u64,
+    origin: T,
     /// The length of a slot: a power of two of cycles.
     span: u32,
     /// Searches that have shown that slots are too long or too short, less those that have not.
@@ -84,16 +84,16 @@ pub(crate) struct TimerList<const N: usize> {
     /// The words of `named` that are not 0, and perhaps others.
     words: u32,
     names: [u16; SLOTS],
-    deadlines: [u64; N],
+    deadlines: [T; N],
     links: [Neighbours; N],
     is_in: [bool; N],
 }
 
-impl<const N: usize> TimerList<N> {
+impl<T: Deadline, const N: usize> TimerList<T, N> {
     pub(crate) const fn new() -> Self {
         assert!(N.is_power_of_two() && N >= 2 && N <= 2048);
-        let mut list = Self {
-            origin: 0,
+        Self {
+            origin: T::ZERO,
             span: FIRST_SPAN,
             misfits: 0,
             patience: PATIENCE,
@@ -101,20 +101,18 @@ impl<const N: usize> TimerList<N> {
             named: [0; WORDS],
             words: 0,
             names: [0; SLOTS],
-            deadlines: [0; N],
+            deadlines: [T::NEVER; N],
             links: [Neighbours::NONE; N],
             is_in: [false; N],
-        };
-        list.deadlines[0] = NEVER;
-        list
+        }
     }
 
     /// Empties a list in place, whatever its bytes are.
     pub(crate) fn reset(&mut self) {
-        self.forget(0);
+        self.forget(T::ZERO);
         self.links[0] = Neighbours::NONE;
         self.is_in.fill(false);
-        self.deadlines[0] = NEVER;
+        self.deadlines[0] = T::NEVER;
     }
 
     #[inline(always)]
@@ -123,7 +121,7 @@ impl<const N: usize> TimerList<N> {
     }
 
     #[inline(always)]
-    const fn deadline_at(&self, id: usize) -> u64 {
+    const fn deadline_at(&self, id: usize) -> T {
         self.deadlines[id & (N - 1)]
     }
 
@@ -134,8 +132,8 @@ impl<const N: usize> TimerList<N> {
 
     /// The slot of a deadline, as a number that goes on behind [`SLOTS`].
     #[inline(always)]
-    const fn slot(&self, deadline: u64) -> u64 {
-        deadline.wrapping_sub(self.origin) >> (self.span & 63)
+    fn slot(&self, deadline: T) -> u64 {
+        deadline.cycles().wrapping_sub(self.origin.cycles()) >> (self.span & 63)
     }
 
     /// Whether a timer is in the list.
@@ -146,19 +144,19 @@ impl<const N: usize> TimerList<N> {
 
     /// The deadline of a timer that is in the list.
     #[inline(always)]
-    pub(crate) const fn deadline_of(&self, id: TimerId) -> u64 {
+    pub(crate) const fn deadline_of(&self, id: TimerId) -> T {
         self.deadline_at(id.index())
     }
 
-    /// Deadline of the earliest timer; [`NEVER`] if there is none.
+    /// Deadline of the earliest timer; [`NEVER`](Deadline::NEVER) if there is none.
     #[inline(always)]
-    pub(crate) const fn earliest(&self) -> u64 {
+    pub(crate) const fn earliest(&self) -> T {
         self.deadline_at(self.next(0))
     }
 
     /// Forgets all that searches have left: the index, and how long slots are. `origin` is where one begins, before all
     /// deadlines: so what comes is the same whenever it comes.
-    pub(crate) fn forget(&mut self, origin: u64) {
+    pub(crate) fn forget(&mut self, origin: T) {
         self.origin = origin;
         self.span = FIRST_SPAN;
         self.misfits = 0;
@@ -171,7 +169,7 @@ impl<const N: usize> TimerList<N> {
     /// Takes the earliest timer out, the one at hand where the list is not empty. The index is left as it is: this is done
     /// in interrupts.
     #[inline(always)]
-    pub(crate) const fn take_first(&mut self) -> (u64, TimerId) {
+    pub(crate) const fn take_first(&mut self) -> (T, TimerId) {
         let id = self.next(0);
         self.is_in[id] = false;
         let next = self.links[id].next;
@@ -183,7 +181,7 @@ impl<const N: usize> TimerList<N> {
     /// Goes some steps on from `place` to the last timer whose deadline is not after `deadline`; says whether it is
     /// there, and was already.
     #[inline(always)]
-    pub(crate) fn seek(&mut self, deadline: u64, place: &mut Place) -> bool {
+    pub(crate) fn seek(&mut self, deadline: T, place: &mut Place) -> bool {
         let at = place.at & (N - 1);
         let is_before = at == 0 || self.deadlines[at] <= deadline;
         if is_before && self.deadline_at(self.next(at)) > deadline {
@@ -198,7 +196,7 @@ impl<const N: usize> TimerList<N> {
 
     /// Inside a slot.
     #[inline(never)]
-    fn search_back(&mut self, deadline: u64, place: &mut Place) {
+    fn search_back(&mut self, deadline: T, place: &mut Place) {
         let mut at = place.at & (N - 1);
         for _ in 0..STEPS {
             at = self.links[at].prev as usize & (N - 1);
@@ -216,7 +214,7 @@ impl<const N: usize> TimerList<N> {
 
     /// Along timers that the index does not name: it does from now on.
     #[inline(never)]
-    fn search_forward(&mut self, deadline: u64, place: &mut Place) {
+    fn search_forward(&mut self, deadline: T, place: &mut Place) {
         for _ in 1..STEPS {
             let next = self.next(place.at);
             if self.deadlines[next] > deadline {
@@ -242,7 +240,7 @@ impl<const N: usize> TimerList<N> {
     /// Begins a search at the timer that the index names for a deadline's slot or the next one before, or before all;
     /// does not yet, if that one has gone.
     #[inline(never)]
-    pub(crate) fn look_up(&mut self, deadline: u64, place: &mut Place) {
+    pub(crate) fn look_up(&mut self, deadline: T, place: &mut Place) {
         *place = Place {
             has_begun: true,
             ..Place::START
@@ -301,7 +299,7 @@ impl<const N: usize> TimerList<N> {
 
     /// Has a timer's slot name it.
     #[inline(always)]
-    const fn name(&mut self, id: usize) {
+    fn name(&mut self, id: usize) {
         let place = self.slot(self.deadlines[id]) as usize % SLOTS;
         self.names[place] = id as u16;
         self.named[place / 64] |= 1 << (place % 64);
@@ -310,7 +308,7 @@ impl<const N: usize> TimerList<N> {
 
     /// Puts a timer behind the one where a search has ended.
     #[inline(always)]
-    pub(crate) const fn insert(&mut self, id: TimerId, deadline: u64, place: &Place) {
+    pub(crate) fn insert(&mut self, id: TimerId, deadline: T, place: &Place) {
         let id = id.index() & (N - 1);
         self.put_behind(place.at, id, deadline);
         // Where the search went back it is not the last of its slot.
@@ -321,7 +319,7 @@ impl<const N: usize> TimerList<N> {
 
     /// Puts a timer that is not before all in, if its place is next to the one that its slot names; says whether it was.
     #[inline(always)]
-    pub(crate) const fn insert_near(&mut self, id: TimerId, deadline: u64) -> bool {
+    pub(crate) fn insert_near(&mut self, id: TimerId, deadline: T) -> bool {
         let slot = self.slot(deadline);
         let place = slot as usize % SLOTS;
         let named = self.names[place] as usize & (N - 1);
@@ -350,7 +348,7 @@ impl<const N: usize> TimerList<N> {
 
     /// Puts a timer that is not after any other before all.
     #[inline(always)]
-    pub(crate) const fn insert_first(&mut self, id: TimerId, deadline: u64) {
+    pub(crate) fn insert_first(&mut self, id: TimerId, deadline: T) {
         let id = id.index() & (N - 1);
         self.put_behind(0, id, deadline);
         if self.slot(self.deadline_at(self.next(id))) != self.slot(deadline) {
@@ -359,7 +357,7 @@ impl<const N: usize> TimerList<N> {
     }
 
     #[inline(always)]
-    const fn put_behind(&mut self, behind: usize, id: usize, deadline: u64) {
+    fn put_behind(&mut self, behind: usize, id: usize, deadline: T) {
         self.deadlines[id] = deadline;
         self.is_in[id] = true;
         link(&mut self.links, id, behind);
@@ -386,7 +384,7 @@ impl<const N: usize> TimerList<N> {
     /// they are given another length: some two timers to a slot here, or slots as far as there.
     #[cold]
     #[inline(never)]
-    fn misfit(&mut self, deadline: u64, place: &Place) {
+    fn misfit(&mut self, deadline: T, place: &Place) {
         // What has no slot is looked for along all the others of that kind.
         self.misfits += if place.has_slot { 2 } else { 4 };
         if self.misfits < self.patience.saturating_mul(2) {
@@ -399,14 +397,14 @@ impl<const N: usize> TimerList<N> {
                 0 => deadline,
                 at => self.deadline_at(at),
             };
-            let passed = last.saturating_sub(here);
+            let passed = last.cycles().saturating_sub(here.cycles());
             if passed == 0 {
                 // All at once: no length would tell them apart.
                 return;
             }
             (self.span.saturating_sub(1)).min((2 * (passed / MANY) + 1).ilog2())
         } else {
-            let distance = deadline.saturating_sub(self.earliest());
+            let distance = (deadline.cycles()).saturating_sub(self.earliest().cycles());
             (distance | 1).ilog2().saturating_sub(FAR)
         });
     }

@@ -10,10 +10,10 @@
 //! own.
 //!
 //! # Invariants
-//! * `first.deadline` is [`NEVER`] iff no timer is armed; `first.id` is stale then.
+//! * `first.deadline` is [`NEVER`](Deadline::NEVER) iff no timer is armed; `first.id` is stale then.
 //! * `first`, `next[0]`, `next[1]`, `next[2]` are sorted, the vacant ones last, and none of them is after a timer in the
 //!   list. (All of `next` may be vacant where the list is not empty.)
-//! * `timer_0` is the deadline of timer 0 if it is armed and not the first, else [`NEVER`]; `first` is not after it.
+//! * `timer_0` is the deadline of timer 0 if it is armed and not the first, else [`NEVER`](Deadline::NEVER); `first` is not after it.
 //!
 //! # Order
 //! Timers of equal deadline expire in the order of their last insertion, but timer 0 before the others.
@@ -24,7 +24,7 @@
 mod insertion;
 
 use crate::timer_list::TimerList;
-use crate::{NEVER, TimerId};
+use crate::{Deadline, TimerId};
 
 pub use insertion::{Inserted, Insertion};
 
@@ -51,21 +51,21 @@ impl Cancelled {
 
 /// An armed timer.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    deadline: u64,
+struct Entry<T> {
+    deadline: T,
     /// The number, in a whole word: it is compared and moved only.
     id: u64,
 }
 
-impl Entry {
+impl<T: Deadline> Entry<T> {
     /// No timer: later than all, and with an id that no timer has.
     const VACANT: Self = Self {
-        deadline: NEVER,
+        deadline: T::NEVER,
         id: u64::MAX,
     };
 
     #[inline(always)]
-    const fn new(id: TimerId, deadline: u64) -> Self {
+    const fn new(id: TimerId, deadline: T) -> Self {
         Self {
             deadline,
             id: id.raw() as u64,
@@ -73,8 +73,8 @@ impl Entry {
     }
 
     #[inline(always)]
-    const fn is_vacant(self) -> bool {
-        self.deadline == NEVER
+    fn is_vacant(self) -> bool {
+        self.deadline == T::NEVER
     }
 
     #[inline(always)]
@@ -91,21 +91,21 @@ impl Entry {
 
 /// The armed timers, of the ids `0..N`. `N` is a power of two from 2 to 2048.
 ///
-/// A deadline of [`NEVER`] means never: a timer armed with it is not armed.
+/// A deadline of [`NEVER`](Deadline::NEVER) means never: a timer armed with it is not armed.
 #[derive(Clone, Debug)]
 // Not `first` at the start: the compiler would then compute the queue's address in the interrupt, for one timer in vain.
 #[repr(C)]
-pub struct TimerQueue<const N: usize> {
+pub struct TimerQueue<T, const N: usize> {
     /// How many timers are armed besides the first.
     nr_others: usize,
     /// The earliest timer.
-    first: Entry,
-    next: [Entry; 3],
-    timer_0: u64,
-    list: TimerList<N>,
+    first: Entry<T>,
+    next: [Entry<T>; 3],
+    timer_0: T,
+    list: TimerList<T, N>,
 }
 
-impl<const N: usize> TimerQueue<N> {
+impl<T: Deadline, const N: usize> TimerQueue<T, N> {
     /// A queue without timers.
     #[must_use]
     pub const fn new() -> Self {
@@ -113,7 +113,7 @@ impl<const N: usize> TimerQueue<N> {
             first: Entry::VACANT,
             nr_others: 0,
             next: [Entry::VACANT; 3],
-            timer_0: NEVER,
+            timer_0: T::NEVER,
             list: TimerList::new(),
         }
     }
@@ -124,42 +124,42 @@ impl<const N: usize> TimerQueue<N> {
         self.first = Entry::VACANT;
         self.nr_others = 0;
         self.next = [Entry::VACANT; 3];
-        self.timer_0 = NEVER;
+        self.timer_0 = T::NEVER;
         self.list.reset();
     }
 
     /// How many timers are armed.
     #[inline(always)]
     #[must_use]
-    pub const fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.nr_others + !self.is_empty() as usize
     }
 
     /// Whether no timer is armed.
     #[inline(always)]
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.first.is_vacant()
     }
 
     /// Whether a timer is armed.
     #[inline]
     #[must_use]
-    pub const fn is_armed(&self, id: TimerId) -> bool {
+    pub fn is_armed(&self, id: TimerId) -> bool {
         self.deadline_of(id).is_some()
     }
 
-    /// Deadline of the earliest timer; [`NEVER`] if there is none.
+    /// Deadline of the earliest timer; [`NEVER`](Deadline::NEVER) if there is none.
     #[inline(always)]
     #[must_use]
-    pub const fn earliest_deadline(&self) -> u64 {
+    pub const fn earliest_deadline(&self) -> T {
         self.first.deadline
     }
 
     /// The earliest timer with its deadline.
     #[inline(always)]
     #[must_use]
-    pub const fn earliest(&self) -> Option<(u64, TimerId)> {
+    pub fn earliest(&self) -> Option<(T, TimerId)> {
         if self.is_empty() {
             None
         } else {
@@ -170,12 +170,12 @@ impl<const N: usize> TimerQueue<N> {
     /// The deadline of an armed timer.
     #[inline]
     #[must_use]
-    pub const fn deadline_of(&self, id: TimerId) -> Option<u64> {
+    pub fn deadline_of(&self, id: TimerId) -> Option<T> {
         if self.is_first(id) {
             return Some(self.first.deadline);
         }
         if id.raw() == 0 {
-            return if self.timer_0 == NEVER {
+            return if self.timer_0 == T::NEVER {
                 None
             } else {
                 Some(self.timer_0)
@@ -197,7 +197,7 @@ impl<const N: usize> TimerQueue<N> {
 
     /// Forgets what earlier searches have left, and takes the same steps for the next ones whenever they come: `origin`
     /// is a time from which on all deadlines count, none of them before it.
-    pub fn forget(&mut self, origin: u64) {
+    pub fn forget(&mut self, origin: T) {
         self.list.forget(origin);
     }
 
@@ -220,7 +220,7 @@ impl<const N: usize> TimerQueue<N> {
             };
         }
         if self.nr_others == 0 {
-            self.first.deadline = NEVER;
+            self.first.deadline = T::NEVER;
         } else {
             self.cancel_first();
         }
@@ -229,15 +229,15 @@ impl<const N: usize> TimerQueue<N> {
 
     /// Disarms the earliest timer if its deadline is not after `now`; gives it with its deadline.
     ///
-    /// `now` must be below [`NEVER`]: a counter of cycles gets there after a hundred years.
+    /// `now` must be below [`NEVER`](Deadline::NEVER): a counter of cycles gets there after a hundred years.
     #[inline(always)]
-    pub const fn pop_expired(&mut self, now: u64) -> Option<(TimerId, u64)> {
-        debug_assert!(now < NEVER, "the clock is at its end");
+    pub fn pop_expired(&mut self, now: T) -> Option<(TimerId, T)> {
+        debug_assert!(now < T::NEVER, "the clock is at its end");
         let expired = (self.first.id(), self.first.deadline);
         if expired.1 > now {
             None
         } else if self.nr_others == 0 {
-            self.first.deadline = NEVER;
+            self.first.deadline = T::NEVER;
             Some(expired)
         } else {
             Some(self.pop_among())
@@ -247,13 +247,13 @@ impl<const N: usize> TimerQueue<N> {
     /// [`pop_expired`](Self::pop_expired) right behind another one, as code of its own: of several that are due each waits for
     /// those before it.
     #[inline(always)]
-    pub const fn pop_further_expired(&mut self, now: u64) -> Option<(TimerId, u64)> {
+    pub fn pop_further_expired(&mut self, now: T) -> Option<(TimerId, T)> {
         let expired = (self.first.id(), self.first.deadline);
         if expired.1 > now {
             return None;
         }
         if self.nr_others == 0 {
-            self.first.deadline = NEVER;
+            self.first.deadline = T::NEVER;
         } else if self.timer_0 <= self.next[0].deadline {
             self.refill();
         } else {
@@ -264,18 +264,18 @@ impl<const N: usize> TimerQueue<N> {
 
     /// Whether a timer is armed and the earliest.
     #[inline(always)]
-    const fn is_first(&self, id: TimerId) -> bool {
+    fn is_first(&self, id: TimerId) -> bool {
         self.first.is(id) && !self.is_empty()
     }
 
     #[inline(never)]
-    const fn cancel_first(&mut self) {
+    fn cancel_first(&mut self) {
         self.pop_among();
     }
 
     /// Takes the earliest out, where there is another timer.
     #[inline(always)]
-    const fn pop_among(&mut self) -> (TimerId, u64) {
+    fn pop_among(&mut self) -> (TimerId, T) {
         let [a, b, c] = self.next;
         if self.timer_0 <= a.deadline {
             core::hint::cold_path();
@@ -290,7 +290,7 @@ impl<const N: usize> TimerQueue<N> {
 
     #[cold]
     #[inline(never)]
-    const fn pop_and_refill(&mut self) -> (TimerId, u64) {
+    fn pop_and_refill(&mut self) -> (TimerId, T) {
         let first = self.first;
         self.refill();
         (first.id(), first.deadline)
@@ -299,11 +299,11 @@ impl<const N: usize> TimerQueue<N> {
     /// The next one is the first of the list, or timer 0. (Where there is neither timer 0 nor one in front, both have
     /// the last of all deadlines.)
     #[inline(always)]
-    const fn refill(&mut self) {
+    fn refill(&mut self) {
         self.nr_others -= 1;
         if self.timer_0 <= self.list.earliest() {
             self.first = Entry::new(TimerId::new(0), self.timer_0);
-            self.timer_0 = NEVER;
+            self.timer_0 = T::NEVER;
         } else {
             let (deadline, id) = self.list.take_first();
             self.first = Entry::new(id, deadline);
@@ -330,17 +330,17 @@ impl<const N: usize> TimerQueue<N> {
     }
 
     #[cold]
-    const fn cancel_0(&mut self) -> Cancelled {
-        if self.timer_0 == NEVER {
+    fn cancel_0(&mut self) -> Cancelled {
+        if self.timer_0 == T::NEVER {
             return Cancelled::NotArmed;
         }
-        self.timer_0 = NEVER;
+        self.timer_0 = T::NEVER;
         self.nr_others -= 1;
         Cancelled::Later
     }
 }
 
-impl<const N: usize> Default for TimerQueue<N> {
+impl<T: Deadline, const N: usize> Default for TimerQueue<T, N> {
     fn default() -> Self {
         Self::new()
     }

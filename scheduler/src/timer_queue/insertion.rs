@@ -2,7 +2,7 @@
 
 use super::{Cancelled, Entry, TimerQueue};
 use crate::timer_list::Place;
-use crate::{NEVER, TimerId};
+use crate::{Deadline, TimerId};
 
 /// What [`TimerQueue::insert`] did to the earliest deadline.
 #[must_use = "the hardware timer must follow the earliest deadline"]
@@ -41,12 +41,12 @@ impl Insertion {
     }
 }
 
-impl<const N: usize> TimerQueue<N> {
+impl<T: Deadline, const N: usize> TimerQueue<T, N> {
     /// Arms a timer, or moves an armed one.
     ///
-    /// (A deadline of [`NEVER`] in an empty queue is [`Inserted::Earliest`], though nothing changes.)
+    /// (A deadline of [`NEVER`](Deadline::NEVER) in an empty queue is [`Inserted::Earliest`], though nothing changes.)
     #[inline(always)]
-    pub fn insert(&mut self, id: TimerId, deadline: u64) -> Inserted {
+    pub fn insert(&mut self, id: TimerId, deadline: T) -> Inserted {
         debug_assert!(id.index() < N, "the queue has no timer of this id");
         if self.is_empty() {
             self.first = Entry::new(id, deadline);
@@ -60,9 +60,9 @@ impl<const N: usize> TimerQueue<N> {
 
     /// [`insert`](Self::insert) into a queue that is not empty.
     #[inline(never)]
-    fn insert_among(&mut self, id: TimerId, deadline: u64) -> Inserted {
+    fn insert_among(&mut self, id: TimerId, deadline: T) -> Inserted {
         let mut insertion = Insertion::NEW;
-        if deadline == NEVER {
+        if deadline == T::NEVER {
             self.begin_move(id, &mut insertion);
             return insertion.result(Inserted::Later);
         }
@@ -76,10 +76,10 @@ impl<const N: usize> TimerQueue<N> {
     /// [`insert`](Self::insert) of timer 0 into a queue that is not empty.
     #[cold]
     #[inline(never)]
-    fn insert_0(&mut self, deadline: u64) -> Inserted {
+    fn insert_0(&mut self, deadline: T) -> Inserted {
         let mut insertion = Insertion::NEW;
         self.begin_move(TimerId::new(0), &mut insertion);
-        if deadline == NEVER {
+        if deadline == T::NEVER {
             return insertion.result(Inserted::Later);
         }
         if deadline > self.first.deadline {
@@ -102,7 +102,7 @@ impl<const N: usize> TimerQueue<N> {
     /// [`insert`](Self::insert) into a queue that is not empty, if the timer is not armed and its place is at hand: in
     /// front, or next to a timer that the list's index names. Else nothing, and nothing is changed.
     #[inline(always)]
-    pub fn insert_at_hand(&mut self, id: TimerId, deadline: u64) -> Option<Inserted> {
+    pub fn insert_at_hand(&mut self, id: TimerId, deadline: T) -> Option<Inserted> {
         if self.first.is(id) || self.is_later(id) {
             core::hint::cold_path();
             return None;
@@ -117,18 +117,18 @@ impl<const N: usize> TimerQueue<N> {
         })
     }
 
-    /// One step of [`insert`](Self::insert) of any timer but timer 0, with any deadline but [`NEVER`]; gives its
+    /// One step of [`insert`](Self::insert) of any timer but timer 0, with any deadline but [`NEVER`](Deadline::NEVER); gives its
     /// result with the last one. Between two steps anything else may be done to the queue. A timer that is armed is
     /// disarmed in a step before the last.
     #[inline(always)]
     pub fn insert_step(
         &mut self,
         id: TimerId,
-        deadline: u64,
+        deadline: T,
         insertion: &mut Insertion,
     ) -> Option<Inserted> {
         debug_assert!(id.raw() != 0, "timer 0 needs no steps");
-        debug_assert!(deadline != NEVER, "never is no deadline");
+        debug_assert!(deadline != T::NEVER, "never is no deadline");
         if self.list.is_to_begin(&insertion.place) {
             if self.is_first(id) || self.is_later(id) {
                 core::hint::cold_path();
@@ -185,14 +185,14 @@ impl<const N: usize> TimerQueue<N> {
 
     /// Whether a timer other than timer 0 is armed and not the earliest.
     #[inline(always)]
-    const fn is_later(&self, id: TimerId) -> bool {
+    fn is_later(&self, id: TimerId) -> bool {
         let [a, b, c] = self.next;
         a.is(id) || b.is(id) || c.is(id) || self.list.contains(id)
     }
 
     /// Puts a timer among those in front, before all in the list.
     #[inline(always)]
-    const fn put_in_front(&mut self, entry: Entry) -> Inserted {
+    fn put_in_front(&mut self, entry: Entry<T>) -> Inserted {
         let last = self.next[2];
         if !last.is_vacant() {
             core::hint::cold_path();
@@ -207,7 +207,7 @@ impl<const N: usize> TimerQueue<N> {
 
     /// The same where the last place in front is free, or what stood there is in the list by now.
     #[inline(always)]
-    const fn put_where_room_is(&mut self, entry: Entry) -> Inserted {
+    fn put_where_room_is(&mut self, entry: Entry<T>) -> Inserted {
         let [a, b, _] = self.next;
         let deadline = entry.deadline;
         if deadline >= b.deadline {

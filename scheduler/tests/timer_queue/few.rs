@@ -7,7 +7,7 @@ use super::model::{Model, tid};
 use super::{Op, ops};
 
 fn run(ops: &[Op]) {
-    let mut queue = FewTimers::<16>::new();
+    let mut queue = FewTimers::<u64, 16>::new();
     let mut model = Model::default();
     for &op in ops {
         match op {

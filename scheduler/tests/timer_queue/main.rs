@@ -44,7 +44,7 @@ fn ops(nr_timers: u16, nr_deadlines: u64, len: usize) -> impl Strategy<Value = V
 }
 
 /// Takes the earliest one out that is due, in one of the two ways.
-fn pop<const N: usize>(queue: &mut TimerQueue<N>, now: u64) -> Option<(TimerId, u64)> {
+fn pop<const N: usize>(queue: &mut TimerQueue<u64, N>, now: u64) -> Option<(TimerId, u64)> {
     match now % 2 {
         0 => queue.pop_expired(now),
         _ => queue.pop_further_expired(now),
@@ -52,7 +52,7 @@ fn pop<const N: usize>(queue: &mut TimerQueue<N>, now: u64) -> Option<(TimerId, 
 }
 
 fn run<const N: usize>(ops: &[Op]) {
-    let mut queue = Box::new(TimerQueue::<N>::new());
+    let mut queue = Box::new(TimerQueue::<u64, N>::new());
     let mut model = Model::default();
     let mut begun: Vec<Begun> = Vec::new();
     for &op in ops {
@@ -132,7 +132,7 @@ proptest! {
 
 #[test]
 fn a_full_queue_is_emptied_in_order() {
-    let mut queue = Box::new(TimerQueue::<2048>::new());
+    let mut queue = Box::new(TimerQueue::<u64, 2048>::new());
     let mut model = Model::default();
     for i in 0..2048u64 {
         let id = (i * 1237 % 2048) as u16;
@@ -153,7 +153,7 @@ fn a_full_queue_is_emptied_in_order() {
 
 /// Every number of timers up to all, more and fewer of them by turns.
 fn grows_and_shrinks<const N: usize>(step: usize) {
-    let mut queue = Box::new(TimerQueue::<N>::new());
+    let mut queue = Box::new(TimerQueue::<u64, N>::new());
     let mut model = Model::default();
     let mut seed = 1u64;
     for most in (1..=N).step_by(step).chain([N, 1, N / 2, N]) {
@@ -193,7 +193,7 @@ fn any_number_of_timers_comes_and_goes() {
 /// Whatever is moved to and fro.
 #[test]
 fn equals_keep_their_order() {
-    let mut queue = TimerQueue::<16>::new();
+    let mut queue = TimerQueue::<u64, 16>::new();
     for id in 0..8 {
         let _ = queue.insert(tid(id), 50);
     }
@@ -214,7 +214,7 @@ fn equals_keep_their_order() {
 
 #[test]
 fn a_reset_queue_is_empty_whatever_it_held() {
-    let mut queue = Box::new(TimerQueue::<64>::new());
+    let mut queue = Box::new(TimerQueue::<u64, 64>::new());
     for id in 0..64 {
         let _ = queue.insert(tid(id), u64::from(id) % 5);
     }
@@ -232,7 +232,7 @@ fn a_reset_queue_is_empty_whatever_it_held() {
 
 #[test]
 fn expires_at_its_deadline_and_not_before() {
-    let mut queue = TimerQueue::<16>::new();
+    let mut queue = TimerQueue::<u64, 16>::new();
     assert_eq!(queue.insert(tid(3), 100), Inserted::Earliest);
     assert_eq!(queue.pop_expired(99), None);
     assert_eq!(queue.pop_expired(100), Some((tid(3), 100)));
@@ -242,7 +242,7 @@ fn expires_at_its_deadline_and_not_before() {
 
 #[test]
 fn equal_deadlines_expire_in_the_order_of_insertion() {
-    let mut queue = TimerQueue::<16>::new();
+    let mut queue = TimerQueue::<u64, 16>::new();
     for id in [9, 2, 7, 1, 15, 4] {
         let _ = queue.insert(tid(id), 50);
     }
@@ -255,7 +255,7 @@ fn equal_deadlines_expire_in_the_order_of_insertion() {
 
 #[test]
 fn insert_tells_when_the_earliest_deadline_changes() {
-    let mut queue = TimerQueue::<16>::new();
+    let mut queue = TimerQueue::<u64, 16>::new();
     assert_eq!(queue.insert(tid(1), 100), Inserted::Earliest);
     assert_eq!(queue.insert(tid(2), 200), Inserted::Later);
     // An equal is not earlier.
@@ -267,7 +267,7 @@ fn insert_tells_when_the_earliest_deadline_changes() {
 
 #[test]
 fn a_deadline_that_never_comes_disarms() {
-    let mut queue = TimerQueue::<16>::new();
+    let mut queue = TimerQueue::<u64, 16>::new();
     let _ = queue.insert(tid(1), u64::MAX);
     assert!(!queue.is_armed(tid(1)));
     assert!(queue.is_empty());
@@ -282,7 +282,7 @@ fn a_deadline_that_never_comes_disarms() {
 
 #[test]
 fn a_place_that_another_took_over_is_not_its_own() {
-    let mut queue = TimerQueue::<16>::new();
+    let mut queue = TimerQueue::<u64, 16>::new();
     let _ = queue.insert(tid(0), 1);
     let _ = queue.insert(tid(1), 2);
     assert_eq!(queue.cancel(tid(1)), Cancelled::Later);

@@ -70,7 +70,7 @@ impl Model {
 }
 
 /// What can be asked of the queue at little cost.
-pub(crate) fn check<const N: usize>(queue: &TimerQueue<N>, model: &Model) {
+pub(crate) fn check<const N: usize>(queue: &TimerQueue<u64, N>, model: &Model) {
     let earliest = model.earliest();
     assert_eq!(queue.verify(), Ok(()));
     assert_eq!(queue.len(), model.armed.len());
@@ -82,7 +82,7 @@ pub(crate) fn check<const N: usize>(queue: &TimerQueue<N>, model: &Model) {
     );
 }
 
-pub(crate) fn check_timers<const N: usize>(queue: &TimerQueue<N>, model: &Model) {
+pub(crate) fn check_timers<const N: usize>(queue: &TimerQueue<u64, N>, model: &Model) {
     for id in 0..N as u16 {
         let deadline = model.keys.get(&id).map(|key| key.0);
         assert_eq!(queue.is_armed(tid(id)), deadline.is_some());
@@ -113,7 +113,7 @@ impl Begun {
     /// One step further; whether it was the last.
     pub(crate) fn step<const N: usize>(
         &mut self,
-        queue: &mut TimerQueue<N>,
+        queue: &mut TimerQueue<u64, N>,
         model: &mut Model,
     ) -> bool {
         if self.id == 0 || self.deadline == u64::MAX {

@@ -5,7 +5,7 @@ use takt_scheduler::{Insertion, TimerId, TimerQueue};
 use super::model::{Begun, Model, check, tid};
 
 /// Steps that an insertion takes: none further if its place is at hand.
-fn steps_of<const N: usize>(queue: &mut TimerQueue<N>, id: TimerId, deadline: u64) -> usize {
+fn steps_of<const N: usize>(queue: &mut TimerQueue<u64, N>, id: TimerId, deadline: u64) -> usize {
     if queue.insert_at_hand(id, deadline).is_some() {
         return 0;
     }
@@ -15,7 +15,7 @@ fn steps_of<const N: usize>(queue: &mut TimerQueue<N>, id: TimerId, deadline: u6
 }
 
 /// Steps that the insertion of a further timer takes, which is taken out again.
-fn steps_to<const N: usize>(queue: &mut TimerQueue<N>, deadline: u64) -> usize {
+fn steps_to<const N: usize>(queue: &mut TimerQueue<u64, N>, deadline: u64) -> usize {
     let id = tid(N as u16 - 1);
     let steps = steps_of(queue, id, deadline);
     assert!(queue.cancel(id).was_armed());
@@ -38,7 +38,7 @@ fn searches_make_later_ones_short() {
     ];
     for (name, deadline_of) in orders {
         for nr in [8u16, 64, 256, 2000] {
-            let mut queue = Box::new(TimerQueue::<2048>::new());
+            let mut queue = Box::new(TimerQueue::<u64, 2048>::new());
             for id in 1..=nr {
                 let _ = queue.insert(tid(id), deadline_of(u64::from(id)));
             }
@@ -71,14 +71,14 @@ fn searches_make_later_ones_short() {
 /// others, far away and near.
 #[test]
 fn those_that_expired_are_in_nobodys_way() {
-    let mut queue = Box::new(TimerQueue::<512>::new());
+    let mut queue = Box::new(TimerQueue::<u64, 512>::new());
     let mut model = Model::default();
     let mut seed = 1u64;
     let mut random = |below: u64| {
         seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
         (seed >> 33) % below
     };
-    let arm = |queue: &mut TimerQueue<512>, model: &mut Model, id: u16, deadline: u64| {
+    let arm = |queue: &mut TimerQueue<u64, 512>, model: &mut Model, id: u16, deadline: u64| {
         let mut begun = Begun::new(id, deadline);
         let steps = (0..1_000).find(|_| begun.step(queue, model));
         assert!(steps.is_some(), "the search goes round");
@@ -129,7 +129,7 @@ fn steps_that_others_come_between() {
                     .wrapping_add(0x1405_7B7E_F767_814F);
                 (seed >> 33) % below
             };
-            let mut queue = Box::new(TimerQueue::<N>::new());
+            let mut queue = Box::new(TimerQueue::<u64, N>::new());
             let mut model = Model::default();
             let mut begun: Vec<Begun> = Vec::new();
             for _ in 0..2_000 {
@@ -172,7 +172,7 @@ fn steps_that_others_come_between() {
 /// A search whose timer is taken away begins anew, and not at the list's beginning.
 #[test]
 fn a_search_that_is_thrown_back_is_short() {
-    let mut queue = Box::new(TimerQueue::<2048>::new());
+    let mut queue = Box::new(TimerQueue::<u64, 2048>::new());
     for id in 1..=2000u16 {
         let _ = queue.insert(tid(id), 10 * (u64::from(id) * 1237 % 2039));
     }

@@ -22,7 +22,7 @@ trait Timers {
     fn expire(&mut self) -> Option<usize>;
 }
 
-struct Takt(Box<TimerQueue<IDS>>);
+struct Takt(Box<TimerQueue<u64, IDS>>);
 
 impl Timers for Takt {
     const NAME: &'static str = "Takt";
