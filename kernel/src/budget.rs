@@ -13,7 +13,7 @@
 //! while one is charged messages do not go the short way. All of it is the CPU's own, with interrupts off.
 
 use crate::arch::percpu::CpuRef;
-use crate::arch::{jump_label, proof, tsc};
+use crate::arch::{jump_label, proof};
 use crate::clock::Instant;
 use crate::section::{self, Scheduled};
 use crate::task::account::Account;
@@ -66,14 +66,14 @@ pub(crate) fn left(scheduled: &mut Scheduled, prev: TcbRef) {
 
 /// `next` is about to run.
 #[inline(never)]
-pub(crate) fn switch_budget(scheduled: &mut Scheduled, cpu: CpuRef, next: TcbRef, now: u64) {
+pub(crate) fn switch_budget(scheduled: &mut Scheduled, cpu: CpuRef, next: TcbRef, now: Instant) {
     let charged = account_of(scheduled, next);
     scheduled.thread(next).account = charged;
     change(scheduled, cpu, charged, now);
 }
 
 /// Who waits for the running thread may be another one.
-pub(crate) fn recharge_running(scheduled: &mut Scheduled, cpu: CpuRef, now: u64) {
+pub(crate) fn recharge_running(scheduled: &mut Scheduled, cpu: CpuRef, now: Instant) {
     let running = TcbRef::of(scheduled.cpu(cpu).rq.current());
     switch_budget(scheduled, cpu, running, now);
 }
@@ -94,7 +94,7 @@ pub(crate) fn waiters_changed(thread: TcbRef) {
     let cpu = CpuRef::this();
     if is_watched(&mut section) && section.look_at(thread).cpu == cpu {
         if section.cpu(cpu).rq.current() == thread.tid() {
-            recharge_running(&mut section, cpu, tsc::now());
+            recharge_running(&mut section, cpu, Instant::now());
         } else if !section.look_at(thread).blocked_on.is_null() {
             let charged = account_of(&mut section, thread);
             section.thread(thread).account = charged;
@@ -114,12 +114,12 @@ pub(crate) fn replied(scheduled: &mut Scheduled, cpu: CpuRef) {
     let own = task_of(running).and_then(Task::account);
     let is_own = own.is_some_and(|own| core::ptr::eq(own, charged));
     if !is_own && running.prio == running.base {
-        recharge_running(scheduled, cpu, tsc::now());
+        recharge_running(scheduled, cpu, Instant::now());
     }
 }
 
 /// The CPU charges another account from now on, or none.
-fn change(scheduled: &mut Scheduled, cpu: CpuRef, to: Option<&'static Account>, now: u64) {
+fn change(scheduled: &mut Scheduled, cpu: CpuRef, to: Option<&'static Account>, now: Instant) {
     let charged = &mut scheduled.cpu(cpu).charged;
     let before = core::mem::replace(charged, to);
     match (before, to) {
@@ -127,11 +127,7 @@ fn change(scheduled: &mut Scheduled, cpu: CpuRef, to: Option<&'static Account>, 
         (Some(before), Some(to)) if core::ptr::eq(before, to) => {}
         (Some(before), Some(to)) => {
             before.charge(now);
-            timers::insert(
-                scheduled,
-                timers::SLICE,
-                Instant::from_cycles(to.start(now)),
-            );
+            timers::insert(scheduled, timers::SLICE, to.start(now));
         }
         (Some(before), None) => {
             before.charge(now);
@@ -140,11 +136,7 @@ fn change(scheduled: &mut Scheduled, cpu: CpuRef, to: Option<&'static Account>, 
         }
         (None, Some(to)) => {
             jump_label::listens(true);
-            timers::insert(
-                scheduled,
-                timers::SLICE,
-                Instant::from_cycles(to.start(now)),
-            );
+            timers::insert(scheduled, timers::SLICE, to.start(now));
         }
     }
 }

@@ -185,6 +185,13 @@ impl Instant {
         Self(self.0.wrapping_add(time.0))
     }
 
+    /// So much earlier, which is not before [`Instant::ZERO`]: else the difference modulo 2<sup>64</sup>.
+    #[inline(always)]
+    #[must_use]
+    pub const fn wrapping_sub(self, time: Cycles) -> Self {
+        Self(self.0.wrapping_sub(time.0))
+    }
+
     /// The last instant not after it that is a multiple of `period` after [`Instant::ZERO`].
     ///
     /// # Panics
@@ -298,6 +305,14 @@ atomic! {
 atomic! {
     /// A point in time, as a word that contexts share.
     AtomicInstant of Instant
+}
+
+impl AtomicCycles {
+    /// So much more, at once.
+    #[inline(always)]
+    pub(crate) fn add(&self, time: Cycles) {
+        self.0.fetch_add(time.0, Relaxed);
+    }
 }
 
 /// Notes the frequency of the TSC. At boot, before any timer.

@@ -80,7 +80,7 @@ pub(crate) fn switch_quantum(scheduled: &mut Scheduled, cpu: CpuRef, prev: TcbRe
     #[cfg(feature = "tasks")]
     {
         budget::left(scheduled, prev);
-        budget::switch_budget(scheduled, cpu, next, Instant::now().cycles());
+        budget::switch_budget(scheduled, cpu, next, Instant::now());
     }
     if scheduled.look_at(next).round_robin != 0 {
         start_quantum(scheduled, cpu);

@@ -14,7 +14,8 @@
 use takt_scheduler::{Next, ThreadId};
 
 use crate::arch::percpu::{self, CpuRef};
-use crate::arch::{interrupts, proof, switch, tsc};
+use crate::arch::{interrupts, proof, switch};
+use crate::clock::Instant;
 use crate::error::{self, Error};
 use crate::probe;
 use crate::quantum;
@@ -115,10 +116,10 @@ fn record(scheduled: &mut Scheduled, prev: TcbRef, next: TcbRef) {
 #[inline(never)]
 fn watched(scheduled: &mut Scheduled, cpu: CpuRef, prev: TcbRef, next: TcbRef) {
     proof::only_with!("counting at switches");
-    let now = tsc::now();
+    let now = Instant::now();
     let (left, taken) = scheduled.two_threads(prev, next);
-    left.runtime = left.runtime.wrapping_add(now);
-    taken.runtime = taken.runtime.wrapping_sub(now);
+    left.runtime = left.runtime.ended(now);
+    taken.runtime = taken.runtime.begun(now);
     taken.switches += 1;
     quantum::switch_quantum(scheduled, cpu, prev, next);
 }

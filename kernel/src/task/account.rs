@@ -10,22 +10,24 @@
 //! task with budget `C` and period `T` keeps less important ones from running for at most `C (1 + ⌈(t - C) / T⌉)`, which is twice
 //! the budget at a period's end and the next one's beginning.
 
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::Relaxed};
+
+use crate::clock::{AtomicCycles, AtomicInstant, Cycles, Instant};
 
 /// No task lives that one.
 pub(super) const NO_LIFE: u32 = u32::MAX;
 
-/// A task's account. It changes with interrupts off on the task's CPU only. All times are cycles.
+/// A task's account. It changes with interrupts off on the task's CPU only.
 pub(crate) struct Account {
     /// What it may run in a period; 0 before its first life.
-    budget: AtomicU64,
-    period: AtomicU64,
-    /// What is left; below zero what was used beyond.
+    budget: AtomicCycles,
+    period: AtomicCycles,
+    /// Cycles that are left; below zero what was used beyond.
     left: AtomicI64,
     /// Up to when it was charged, while it is.
-    since: AtomicU64,
+    since: AtomicInstant,
     /// When the period ends.
-    end: AtomicU64,
+    end: AtomicInstant,
     /// In which life the task may be throttled, [`NO_LIFE`] before the first one and behind the last. It is charged between lives, too.
     pub(super) life: AtomicU32,
     /// Whether it was told that nothing is left in this period.
@@ -37,11 +39,11 @@ pub(crate) struct Account {
 impl Account {
     pub(super) const fn new() -> Self {
         Self {
-            budget: AtomicU64::new(0),
-            period: AtomicU64::new(0),
+            budget: AtomicCycles::new(Cycles::ZERO),
+            period: AtomicCycles::new(Cycles::ZERO),
             left: AtomicI64::new(0),
-            since: AtomicU64::new(0),
-            end: AtomicU64::new(0),
+            since: AtomicInstant::new(Instant::ZERO),
+            end: AtomicInstant::new(Instant::ZERO),
             life: AtomicU32::new(NO_LIFE),
             is_told: AtomicBool::new(false),
             is_owing: AtomicBool::new(false),
@@ -49,12 +51,12 @@ impl Account {
     }
 
     /// The first period begins, unless one has. A further life goes on with what the one before has left.
-    pub(crate) fn begin(&self, now: u64, budget: u64, period: u64) {
-        if self.end.load(Relaxed) == 0 {
-            self.budget.store(budget, Relaxed);
-            self.period.store(period, Relaxed);
-            self.left.store(budget as i64, Relaxed);
-            self.end.store(now + period, Relaxed);
+    pub(crate) fn begin(&self, now: Instant, budget: Cycles, period: Cycles) {
+        if self.end.load() == Instant::ZERO {
+            self.budget.store(budget);
+            self.period.store(period);
+            self.left.store(budget.get() as i64, Relaxed);
+            self.end.store(now.wrapping_add(period));
         }
     }
 
@@ -66,55 +68,55 @@ impl Account {
 
     /// From now on it is charged. Gives when nothing will be left.
     #[inline(always)]
-    pub(crate) fn start(&self, now: u64) -> u64 {
-        self.since.store(now, Relaxed);
+    pub(crate) fn start(&self, now: Instant) -> Instant {
+        self.since.store(now);
         self.renew(now);
         self.exhaustion()
     }
 
     /// When nothing will be left, as it is charged.
     #[inline(always)]
-    pub(crate) fn exhaustion(&self) -> u64 {
+    pub(crate) fn exhaustion(&self) -> Instant {
         let left = self.left.load(Relaxed).max(0);
-        self.since.load(Relaxed) + left as u64
+        (self.since.load()).wrapping_add(Cycles::new(left as u64))
     }
 
     /// Charges it up to now. Says whether something is left.
     #[inline(always)]
-    pub(crate) fn charge(&self, now: u64) -> bool {
+    pub(crate) fn charge(&self, now: Instant) -> bool {
         self.renew(now);
-        let used = now.saturating_sub(self.since.load(Relaxed));
-        let left = self.left.load(Relaxed).saturating_sub(used as i64);
+        let used = now - self.since.load();
+        let left = self.left.load(Relaxed).saturating_sub(used.get() as i64);
         self.left.store(left, Relaxed);
-        self.since.store(now, Relaxed);
+        self.since.store(now);
         left > 0
     }
 
     /// If the period has ended, another one has begun.
     #[inline(always)]
-    fn renew(&self, now: u64) {
-        if now >= self.end.load(Relaxed) {
+    fn renew(&self, now: Instant) {
+        if now >= self.end.load() {
             core::hint::cold_path();
             self.renew_at(now);
         }
     }
 
     #[inline(never)]
-    fn renew_at(&self, now: u64) {
-        let (end, period) = (self.end.load(Relaxed), self.period.load(Relaxed));
-        let nr_begun = (now - end) / period + 1;
-        let begun = end + (nr_begun - 1) * period;
-        self.end.store(begun + period, Relaxed);
+    fn renew_at(&self, now: Instant) {
+        let (end, period) = (self.end.load(), self.period.load());
+        let over = now.wrapping_since(end).get() / period.get();
+        let begun = end.wrapping_add(Cycles::new(over * period.get()));
+        self.end.store(begun.wrapping_add(period));
         // What it ran before the first of their beginnings was of the period before, and what was left of that is lost.
-        let since = self.since.load(Relaxed);
-        let before = end.saturating_sub(since) as i64;
+        let since = self.since.load();
+        let before = (end - since).get() as i64;
         let debt = self.left.load(Relaxed).saturating_sub(before).min(0);
-        let used = begun.saturating_sub(since.max(end)) as i64;
-        let budget = self.budget.load(Relaxed) as i64;
-        let given = budget.saturating_mul(nr_begun as i64);
+        let used = (begun - since.max(end)).get() as i64;
+        let budget = self.budget.load().get() as i64;
+        let given = budget.saturating_mul(over as i64 + 1);
         let left = debt.saturating_add(given).saturating_sub(used);
         self.left.store(left.min(budget), Relaxed);
-        self.since.store(since.max(begun), Relaxed);
+        self.since.store(since.max(begun));
         self.is_told.store(false, Relaxed);
         self.is_owing.store(left <= 0, Relaxed);
     }
@@ -132,8 +134,8 @@ impl Account {
     }
 
     /// When the period ends.
-    pub(crate) fn end(&self) -> u64 {
-        self.end.load(Relaxed)
+    pub(crate) fn end(&self) -> Instant {
+        self.end.load()
     }
 
     /// It is told that nothing is left. Says whether that is the first time in this period.

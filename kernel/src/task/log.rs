@@ -13,8 +13,8 @@ const PERIOD: Nanos = Nanos::from_millis(100);
 pub(super) struct Log {
     /// By way of this, so that what is logged does not change meanwhile.
     text: [u8; MAX_LOG],
-    /// When the time ends that lines are counted in, in cycles.
-    end: u64,
+    /// When the time ends that lines are counted in.
+    end: Instant,
     /// Lines in that time.
     lines: u32,
 }
@@ -23,21 +23,21 @@ impl Log {
     pub(super) const fn new() -> Self {
         Self {
             text: [0; MAX_LOG],
-            end: 0,
+            end: Instant::ZERO,
             lines: 0,
         }
     }
 
     /// Counts a line, and says whether it may be logged.
     pub(super) fn may_log(&mut self, task: &str) -> bool {
-        let now = Instant::now().cycles();
+        let now = Instant::now();
         if now >= self.end {
             let dropped = self.lines.saturating_sub(MAX_LINES);
             if dropped != 0 {
                 defmt::warn!("{=str}: {=u32} lines were dropped", task, dropped);
             }
             self.lines = 0;
-            self.end = now + PERIOD.to_cycles().get();
+            self.end = now + PERIOD.to_cycles();
         }
         self.lines = self.lines.saturating_add(1);
         self.lines <= MAX_LINES

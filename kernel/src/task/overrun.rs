@@ -15,10 +15,10 @@ use takt_abi::{Error, FaultKind};
 use super::account::NO_LIFE;
 use super::object::{Task, all};
 use super::program::{Budget, Overrun};
+use crate::arch::interrupts;
 use crate::arch::percpu::{self, CpuRef};
-use crate::arch::{interrupts, tsc};
 use crate::budget;
-use crate::clock::{Instant, Nanos};
+use crate::clock::{Cycles, Instant};
 use crate::deferred;
 use crate::probe::trace;
 use crate::sched;
@@ -41,12 +41,12 @@ const fn timer_of(number: usize) -> usize {
 impl Task {
     /// A life begins in ring 3 at once, with interrupts off from here on.
     pub(super) fn begin_budget(&self, budget: &Budget) {
-        let cycles = |time: Nanos| time.to_cycles().get();
-        let (in_period, period) = (cycles(budget.time), cycles(budget.period).max(1));
+        let in_period = budget.time.to_cycles();
+        let period = budget.period.to_cycles().max(Cycles::new(1));
         let cpu = CpuRef::this();
         interrupts::disable();
         let mut section = section::own_irq();
-        let now = tsc::now();
+        let now = Instant::now();
         if let Some(account) = self.account() {
             account.begin(now, in_period, period);
             account.life.store(self.generation(), Relaxed);
@@ -64,11 +64,7 @@ impl Task {
             let charged = section.cpu(cpu).charged;
             if charged.is_some_and(|it| core::ptr::eq(it, account)) {
                 account.charge(now);
-                timers::insert(
-                    &mut section,
-                    timers::SLICE,
-                    Instant::from_cycles(account.exhaustion()),
-                );
+                timers::insert(&mut section, timers::SLICE, account.exhaustion());
             }
             account.begin_life();
         }
@@ -85,7 +81,7 @@ impl Task {
         if let Some(account) = self.account() {
             account.life.store(NO_LIFE, Relaxed);
         }
-        budget::recharge_running(&mut section, cpu, tsc::now());
+        budget::recharge_running(&mut section, cpu, Instant::now());
         // The next life may have another thread.
         let id = soft_timer::kernels(timer_of(self.number()));
         timers::cancel(&mut section, id);
@@ -98,16 +94,12 @@ impl Task {
 /// The slice of the running thread is over. Says whether that was its budget's.
 #[inline(never)]
 pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
-    let now = tsc::now();
+    let now = Instant::now();
     let Some(account) = scheduled.cpu(cpu).charged else {
         return false;
     };
     if account.charge(now) {
-        timers::insert(
-            scheduled,
-            timers::SLICE,
-            Instant::from_cycles(account.exhaustion()),
-        );
+        timers::insert(scheduled, timers::SLICE, account.exhaustion());
         return true;
     }
     let me = TcbRef::current();
@@ -201,7 +193,7 @@ impl Task {
         }
         percpu::set_need_resched();
         let id = soft_timer::kernels(timer_of(self.number()));
-        timers::insert(scheduled, id, Instant::from_cycles(account.end()));
+        timers::insert(scheduled, id, account.end());
     }
 
     /// Whether its thread waits for a reply, or is about to.

@@ -13,8 +13,8 @@ const BYTES: usize = 16;
 pub(super) struct Rate {
     left: u32,
     dropped: u32,
-    /// When it is given more, in cycles.
-    end: u64,
+    /// When it is given more.
+    end: Instant,
 }
 
 impl Rate {
@@ -22,7 +22,7 @@ impl Rate {
         Self {
             left: 0,
             dropped: 0,
-            end: 0,
+            end: Instant::ZERO,
         }
     }
 
@@ -48,13 +48,13 @@ impl Rate {
     #[cold]
     #[inline(never)]
     fn may_have_more(&mut self, task: &str, cost: u32) -> bool {
-        let now = Instant::now().cycles();
+        let now = Instant::now();
         if now < self.end {
             self.dropped = self.dropped.saturating_add(1);
             return false;
         }
         self.left = MAX_EVENTS - cost;
-        self.end = now + PERIOD.to_cycles().get();
+        self.end = now + PERIOD.to_cycles();
         let dropped = core::mem::take(&mut self.dropped);
         if dropped != 0 {
             defmt::warn!("{=str}: {=u32} events were dropped", task, dropped);

@@ -7,15 +7,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use takt_scheduler::ThreadId;
 
 use super::stack::for_each_stack;
-use super::tcb::{self, EXITED, TcbRef};
+use super::tcb::{self, EXITED, RunTime, TcbRef};
 use crate::arch::descriptors::GUARD;
 #[cfg(feature = "tasks")]
 use crate::arch::jump_label;
 use crate::arch::percpu::CpuRef;
 use crate::arch::proof;
 use crate::arch::stop::Text;
-use crate::arch::tsc;
-use crate::clock::Cycles;
+use crate::clock::{Cycles, Instant};
 use crate::config::{MAX_CPUS, MAX_THREADS};
 use crate::cpu_sched::COUNTS_TIMES;
 use crate::cpus::is_online;
@@ -91,7 +90,10 @@ fn begin_counting(thread: TcbRef) {
         let runs = thread.runs();
         let t = section.thread(thread);
         t.switches = 0;
-        t.runtime = if runs { tsc::now().wrapping_neg() } else { 0 };
+        t.runtime = match runs {
+            true => RunTime::NONE.begun(Instant::now()),
+            false => RunTime::NONE,
+        };
     });
 }
 
@@ -116,10 +118,13 @@ pub(super) fn times_of(thread: TcbRef) -> Option<Times> {
         return None;
     }
     on_its_cpu(thread, |scheduled| {
-        let now = if thread.runs() { tsc::now() } else { 0 };
         let t = scheduled.look_at(thread);
+        let runtime = match thread.runs() {
+            true => t.runtime.ended(Instant::now()),
+            false => t.runtime,
+        };
         Times {
-            cycles: Cycles::new(t.runtime.wrapping_add(now)),
+            cycles: runtime.cycles(),
             switches: t.switches,
         }
     })

@@ -5,11 +5,11 @@
 //! cycle exactly, so that a stretch begins at the same distance from a deadline each time, whatever came before it.
 
 use core::arch::naked_asm;
-use core::sync::atomic::AtomicU64;
 
-/// Instructions from the time stamp that [`begin`] stores to the first one of the stretch: under icount a stretch begins
-/// that many cycles after the stamp.
-pub const BEGIN_LEN: u64 = 5;
+use crate::clock::{AtomicInstant, Cycles, Instant};
+
+/// From the time stamp that [`begin`] stores to the first instruction of the stretch, under icount: so many instructions are between.
+pub const BEGIN_LEN: Cycles = Cycles::new(5);
 
 /// Waits until the time stamp counter reads `when`, exact to the instruction where one is one cycle (`when` has to be at
 /// least 13 cycles ahead; if it is not, it begins at once), and stores the time in `at`.
@@ -19,7 +19,7 @@ pub const BEGIN_LEN: u64 = 5;
 #[unsafe(naked)]
 #[unsafe(export_name = "takt_mark_begin")]
 #[unsafe(link_section = ".text.notrace.marks")]
-pub extern "C" fn begin(at: &AtomicU64, when: u64) {
+pub extern "C" fn begin(at: &AtomicInstant, when: Instant) {
     naked_asm!(
         "rdtsc",
         "shl rdx, 32",
@@ -60,7 +60,7 @@ const OVERHEAD: u64 = 12;
 #[unsafe(naked)]
 #[unsafe(export_name = "takt_mark_end")]
 #[unsafe(link_section = ".text.notrace.marks")]
-pub extern "C" fn end(at: &AtomicU64) {
+pub extern "C" fn end(at: &AtomicInstant) {
     naked_asm!(
         "rdtsc",
         "shl rdx, 32",

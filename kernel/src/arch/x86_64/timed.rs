@@ -2,7 +2,6 @@
 
 use core::arch::global_asm;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::hidden::Hooks;
 use super::place::{TIMED, place_asm, place_text};
@@ -10,7 +9,7 @@ use super::proof::shown;
 use crate::arch::jump_label::Writable;
 use crate::arch::jump_label::{self, keys, number};
 use crate::arch::percpu::{self, PerCpu, behind_gs};
-use crate::clock::{Cycles, Instant};
+use crate::clock::{AtomicCycles, Cycles, Instant};
 use crate::compact::counted;
 
 keys! {
@@ -64,10 +63,10 @@ global_asm!(
 
 extern "C" fn probed() {}
 
-/// Cycles of a hook besides those between its time stamps, less those of the place itself.
-static OVERHEAD: AtomicU64 = AtomicU64::new(0);
-/// Cycles from a place to its hook's first time stamp.
-static LEAD: AtomicU64 = AtomicU64::new(0);
+/// What a hook takes besides those between its time stamps, less those of the place itself.
+static OVERHEAD: AtomicCycles = AtomicCycles::new(Cycles::ZERO);
+/// From a place to its hook's first time stamp.
+static LEAD: AtomicCycles = AtomicCycles::new(Cycles::ZERO);
 
 /// What a way to a hook takes beside that of a place: in front of the hook, and altogether.
 #[derive(Clone, Copy)]
@@ -80,31 +79,29 @@ impl Hooks {
     /// When the place was passed whose hook is under way, on the clock without hooks.
     #[inline(always)]
     pub(crate) fn now(&self) -> Instant {
-        wrapping_before(self.passed(), self.before.load(Relaxed))
+        self.passed().wrapping_sub(self.before.load())
     }
 
     /// The TSC when the place was passed whose hook is under way.
     #[inline(always)]
     pub(crate) fn passed(&self) -> Instant {
-        wrapping_before(
-            Instant::from_cycles(self.entered.load(Relaxed)),
-            LEAD.load(Relaxed),
-        )
+        self.entered.load().wrapping_sub(LEAD.load())
     }
 
     /// The same of a place with a way of its own, whose rest is hidden as well.
     #[inline(always)]
     pub(crate) fn now_behind(&self, rest: Rest) -> Instant {
-        let now = wrapping_before(self.now(), rest.before.get());
-        let before = self.before.load(Relaxed);
-        self.before.store(before + rest.all.get(), Relaxed);
+        let now = self.now().wrapping_sub(rest.before);
+        let before = self.before.load().get();
+        self.before.store(Cycles::new(before + rest.all.get()));
         now
     }
 
-    /// A reading of the TSC behind the last hook, on the clock without hooks.
+    /// A reading of the TSC behind the last hook, on the clock without hooks: which may go round, as more may be hidden than has
+    /// passed.
     #[inline(always)]
     pub(crate) fn without_hooks(&self, tsc: Instant) -> Instant {
-        wrapping_before(tsc, self.hidden.load(Relaxed))
+        tsc.wrapping_sub(self.hidden.load())
     }
 }
 
@@ -119,8 +116,8 @@ unsafe extern "C" {
 
 /// What a non-maskable interrupt has come upon of a hook: hooks of its own are part of that one.
 pub(in crate::arch) struct UnderWay {
-    entered: u64,
-    before: u64,
+    entered: Instant,
+    before: Cycles,
 }
 
 impl UnderWay {
@@ -128,16 +125,16 @@ impl UnderWay {
     #[inline(always)]
     pub(in crate::arch) fn of(hooks: &Hooks) -> Self {
         Self {
-            entered: hooks.entered.load(Relaxed),
-            before: hooks.before.load(Relaxed),
+            entered: hooks.entered.load(),
+            before: hooks.before.load(),
         }
     }
 
     /// For its end: gives where to go on that was interrupted at `rip`. Time that was about to be taken is taken anew.
     #[inline(always)]
     pub(in crate::arch) fn resume(self, hooks: &Hooks, rip: u64) -> u64 {
-        hooks.entered.store(self.entered, Relaxed);
-        hooks.before.store(self.before, Relaxed);
+        hooks.entered.store(self.entered);
+        hooks.before.store(self.before);
         let taken = [
             (&raw const takt_place_begins, &raw const takt_place_begun),
             (&raw const takt_place_ends, &raw const takt_place_ended),
@@ -156,12 +153,6 @@ impl UnderWay {
 pub(crate) fn between(begin: Instant, end: Instant) -> Cycles {
     let cycles = end.wrapping_since(begin).get().cast_signed();
     Cycles::new(cycles.max(0).cast_unsigned())
-}
-
-/// So many cycles earlier, on a clock that may go round: more may be hidden than has passed.
-#[inline(always)]
-fn wrapping_before(time: Instant, cycles: u64) -> Instant {
-    Instant::from_cycles(time.cycles().wrapping_sub(cycles))
 }
 
 /// How often each is measured: the first times right after the code was rewritten take longer on a real machine.
@@ -190,12 +181,12 @@ fn probe() -> (u32, u32) {
 fn shortest(hooks: &Hooks) -> [u32; 3] {
     let mut least = [u32::MAX; 3];
     for _ in counted(ROUNDS) {
-        let hidden = hooks.hidden.load(Relaxed) as u32;
+        let hidden = hooks.hidden.load().get() as u32;
         let (begin, end) = probe();
         let passed = [
             end.wrapping_sub(begin),
-            (hooks.entered.load(Relaxed) as u32).wrapping_sub(begin),
-            (hooks.hidden.load(Relaxed) as u32).wrapping_sub(hidden),
+            (hooks.entered.load().cycles() as u32).wrapping_sub(begin),
+            (hooks.hidden.load().get() as u32).wrapping_sub(hidden),
         ];
         for (least, passed) in least.iter_mut().zip(passed) {
             *least = passed.min(*least);
@@ -209,7 +200,7 @@ fn shortest(hooks: &Hooks) -> [u32; 3] {
 /// # Context
 /// Threads, while every other CPU stands still. Takes some thousand instructions.
 pub(crate) fn calibrate(stopped: &mut Writable) {
-    OVERHEAD.store(0, Relaxed);
+    OVERHEAD.store(Cycles::ZERO);
     let hooks = &percpu::this().hooks;
     let [alone, ..] = shortest(hooks);
     let mut switch = |on| {
@@ -221,6 +212,6 @@ pub(crate) fn calibrate(stopped: &mut Writable) {
     let [whole, lead, timed] = shortest(hooks);
     switch(false);
     // The last of the instructions of the place alone is the second reading: the place is the one before.
-    LEAD.store(u64::from(lead.saturating_sub(alone - 1)), Relaxed);
-    OVERHEAD.store(u64::from(whole.saturating_sub(alone + timed)), Relaxed);
+    LEAD.store(Cycles::new(lead.saturating_sub(alone - 1).into()));
+    OVERHEAD.store(Cycles::new(whole.saturating_sub(alone + timed).into()));
 }

@@ -11,7 +11,7 @@ use takt_scheduler::{PrioCounts, Priority, ThreadId};
 use crate::arch::percpu;
 use crate::arch::percpu::CpuRef;
 use crate::arch::resume;
-use crate::clock::Cycles;
+use crate::clock::{Cycles, Instant};
 use crate::error::Error;
 use crate::sync::mutex_state::RawMutex;
 use crate::waiters::Waiters;
@@ -107,6 +107,34 @@ impl Woken {
     }
 }
 
+/// How long a thread has run. Cycles modulo 2<sup>64</sup>; while it runs, less the time at which it was switched to.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct RunTime(u64);
+
+impl RunTime {
+    /// Never.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// It runs from now on.
+    #[inline(always)]
+    pub(crate) fn begun(self, now: Instant) -> Self {
+        Self(self.0.wrapping_sub(now.cycles()))
+    }
+
+    /// It has run up to now.
+    #[inline(always)]
+    pub(crate) fn ended(self, now: Instant) -> Self {
+        Self(self.0.wrapping_add(now.cycles()))
+    }
+
+    /// How long that is of a thread that does not run.
+    #[inline(always)]
+    pub(crate) fn cycles(self) -> Cycles {
+        Cycles::new(self.0)
+    }
+}
+
 /// What the kernel keeps of a thread. Its [`TrapFrame`](crate::arch::frame::TrapFrame) lies right before it; those and the first cache line are all
 /// that a switch touches.
 #[repr(C, align(64))]
@@ -117,8 +145,8 @@ pub(crate) struct Tcb {
     pub rsp: usize,
     /// The thread's CPU, which is set before anything else of it is used and never changes.
     pub(crate) cpu: CpuRef,
-    /// Time spent running, in cycles; while the thread runs, less the time at which it was switched to (wrapping).
-    pub(crate) runtime: u64,
+    /// How long it has run.
+    pub(crate) runtime: RunTime,
     /// The queue it waits in, or null. Another CPU that ends a wait changes this last.
     pub(crate) wait_queue: *const Waiters,
     /// What names the thread in handles and in the mutexes that it holds: its id, and above it how often the block was
@@ -256,7 +284,7 @@ impl Tcb {
     pub(crate) fn give_back(&mut self) {
         self.handle = self.handle.wrapping_add(IN_USE) & HANDLE;
         self.prepare();
-        self.runtime = 0;
+        self.runtime = RunTime::NONE;
         self.switches = 0;
         *self.token.get_mut() = false;
         self.joiner = None;

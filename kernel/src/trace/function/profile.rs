@@ -13,13 +13,13 @@
 //! (of the sum of squares two, which an interrupt between them does not disturb: it leaves the carry as it was).
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_tracer::profile::{Entry, View};
 
 use super::set::{SharedFilter, id_of};
 use crate::arch::percpu;
-use crate::clock::Cycles;
+use crate::clock::{AtomicCycles, Cycles};
 use crate::config::{MAX_CPUS, MAX_FUNCTIONS};
 
 /// The functions that are profiled, all things considered.
@@ -33,8 +33,8 @@ pub(super) static TABLES: [[Entry; MAX_FUNCTIONS]; MAX_CPUS] =
 #[unsafe(export_name = "TAKT_FUNCTION_PROFILE_ENABLED")]
 pub(super) static ENABLED: AtomicU32 = AtomicU32::new(0);
 
-/// What is subtracted from each time, in cycles.
-pub(super) static OVERHEAD: AtomicU64 = AtomicU64::new(0);
+/// What is subtracted from each time.
+pub(super) static OVERHEAD: AtomicCycles = AtomicCycles::new(Cycles::ZERO);
 
 /// Whether the profiler is on.
 ///
@@ -79,7 +79,7 @@ pub(super) fn returned(ip: u32, time: Cycles) {
     let Some(entry) = entry_of(ip).filter(|_| is_profiling()) else {
         return;
     };
-    let cycles = time.get().saturating_sub(OVERHEAD.load(Relaxed));
+    let cycles = (time - OVERHEAD.load()).get();
     let square = u128::from(cycles) * u128::from(cycles);
     // SAFETY: counters of this CPU; see the module's text.
     unsafe {

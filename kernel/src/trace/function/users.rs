@@ -13,6 +13,7 @@ use super::set::{Filter, id_of};
 use super::stack_max::{self, is_stack_tracing};
 use super::state::check_functions;
 use crate::arch::stop::Text;
+use crate::clock::Cycles;
 use crate::compact::rolled;
 use crate::error::Error;
 
@@ -107,8 +108,8 @@ pub fn set_command(functions: &Filter, action: Action, left: u64) -> Result<(), 
 pub fn set_profile(on: bool) -> Result<(), Error> {
     check_functions()?;
     if on && !is_profiling() {
-        profile::OVERHEAD.store(0, Relaxed);
-        profile::OVERHEAD.store(calibrate()?, Relaxed);
+        profile::OVERHEAD.store(Cycles::ZERO);
+        profile::OVERHEAD.store(calibrate()?);
         profile::TABLES.iter().flatten().for_each(Entry::clear);
     }
     let change = Change::begin()?;
@@ -125,7 +126,7 @@ extern "C" fn nothing() {
 }
 
 /// What an empty function seems to take, in cycles.
-fn calibrate() -> Result<u64, Error> {
+fn calibrate() -> Result<Cycles, Error> {
     let function: extern "C" fn() = core::hint::black_box(nothing);
     let Some((id, entry)) = id_of(function as usize).zip(entry_of(function as usize as u32)) else {
         return Err(Error::InvalidState);
@@ -149,7 +150,7 @@ fn calibrate() -> Result<u64, Error> {
     if least == u64::MAX {
         return Err(Error::InvalidState);
     }
-    Ok(least)
+    Ok(Cycles::new(least))
 }
 
 /// Calls of which the quickest counts.

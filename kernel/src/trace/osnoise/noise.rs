@@ -10,7 +10,7 @@
 //!
 //! Linux's softirqs are what an interrupt leaves to be done behind it; here that is [`deferred`](crate::deferred) work.
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use takt_tracer::event::Event;
 use takt_tracer::wire::NEAR_BITS;
@@ -126,8 +126,8 @@ impl Begin {
 /// What belongs to one CPU. Only that CPU writes it, in interrupts and inside sections; an NMI adds to `taken` in between.
 #[repr(align(64))]
 pub(super) struct OfCpu {
-    /// What interrupts have taken so far, in cycles.
-    taken: AtomicU64,
+    /// What interrupts have taken so far.
+    taken: AtomicCycles,
     nr_nmis: AtomicU32,
     nr_irqs: AtomicU32,
     nr_softirqs: AtomicU32,
@@ -139,7 +139,7 @@ pub(super) struct OfCpu {
 
 pub(super) static CPUS: [OfCpu; MAX_CPUS] = [const {
     OfCpu {
-        taken: AtomicU64::new(0),
+        taken: AtomicCycles::new(Cycles::ZERO),
         nr_nmis: AtomicU32::new(0),
         nr_irqs: AtomicU32::new(0),
         nr_softirqs: AtomicU32::new(0),
@@ -163,7 +163,7 @@ impl OfCpu {
     fn now(&self) -> (Instant, Cycles) {
         loop {
             let nr = self.nr_nmis.load(Relaxed);
-            let pair = (Instant::now(), Cycles::new(self.taken.load(Relaxed)));
+            let pair = (Instant::now(), self.taken.load());
             if self.nr_nmis.load(Relaxed) == nr {
                 return pair;
             }
@@ -173,7 +173,7 @@ impl OfCpu {
     fn irq_ends(&self, vector: u32) {
         self.softirq_ends();
         if let Some((start, duration)) = self.irq.end(self.now()) {
-            self.taken.fetch_add(duration.get(), Relaxed);
+            self.taken.add(duration);
             count(&self.nr_irqs);
             let name = crate::irq::name_of(vector);
             trace_event_irqs_off!(
@@ -189,7 +189,7 @@ impl OfCpu {
     /// The work is part of the interrupt that does it, but Linux tells it apart.
     fn softirq_ends(&self) {
         if let Some((start, duration)) = self.softirq.end(self.now()) {
-            self.taken.fetch_add(duration.get(), Relaxed);
+            self.taken.add(duration);
             count(&self.nr_softirqs);
             trace_event_irqs_off!(softirq_noise, start.cycles(), duration.get());
         }
@@ -239,11 +239,11 @@ pub(crate) fn nmi_ended(start: Instant) {
         return;
     }
     let it = this();
-    let duration = Instant::now().wrapping_since(start).get();
+    let duration = Instant::now().wrapping_since(start);
     // In this order: who reads the clock and the count sees that the number has changed.
     count(&it.nr_nmis);
-    it.taken.fetch_add(duration, Relaxed);
-    trace_event_irqs_off!(nmi_noise, start.cycles(), duration);
+    it.taken.add(duration);
+    trace_event_irqs_off!(nmi_noise, start.cycles(), duration.get());
 }
 
 /// How often something came between.
