@@ -3,12 +3,12 @@
 //! Three times the stretch is run undisturbed, with the timer armed as always but far away: that gives its length, and
 //! shows whether it is the same each time. Then each run has one arrival.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use takt_kernel::machine::marks;
 use takt_kernel::sync::Semaphore;
 use takt_kernel::thread::{self, Builder, Thread};
-use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer};
+use takt_kernel::time::{AtomicCycles, AtomicInstant, Cycles, Expiry, Instant, Nanos, Timer};
 use takt_kernel::{Error, irq, preempt, thread_stack, trace};
 
 use super::block::{Column, ROOM, SweepBlock, SweepState, VERSION};
@@ -51,15 +51,15 @@ const BUSY: u8 = 0;
 /// Runs without an arrival, before those with one.
 const UNDISTURBED: u32 = 3;
 
-/// Cycles from the planning of a run to its beginning: more than arming the timer takes.
-const LEAD: u64 = 4_000;
+/// From the planning of a run to its beginning: more than arming the timer takes.
+const LEAD: Cycles = Cycles::new(4_000);
 
-/// The first arrival is that many cycles before the position that was asked for: how late the timer's hardware says so is
+/// The first arrival is so long before the position that was asked for: how late the timer's hardware says so is
 /// for the host to find out, which asks for as many arrivals more.
-const EARLY: u64 = super::EARLY as u64;
+const EARLY: Cycles = Cycles::new(super::EARLY as u64);
 
-/// Cycles until the timer would expire in an undisturbed run: before any time that a workload waits for.
-const FAR: u64 = 1_000_000_000;
+/// How long until the timer would expire in an undisturbed run: before any time that a workload waits for.
+const FAR: Cycles = Cycles::new(1_000_000_000);
 
 /// What the thread that runs the stretch, the interrupt and the measured thread share.
 struct Shared {
@@ -68,18 +68,18 @@ struct Shared {
     first: AtomicU32,
     count: AtomicU32,
     step: AtomicU32,
-    window: AtomicU64,
+    window: AtomicCycles,
     /// The number of the run.
     run: AtomicU32,
-    /// When the run under way is to begin; 0 while none is planned.
-    planned: AtomicU64,
-    begun: AtomicU64,
-    ended: AtomicU64,
-    deadline: AtomicU64,
-    irq_latency: AtomicU64,
+    /// When the run under way is to begin; [`Instant::ZERO`] while none is planned.
+    planned: AtomicInstant,
+    begun: AtomicInstant,
+    ended: AtomicInstant,
+    deadline: AtomicInstant,
+    irq_latency: AtomicCycles,
     ip: AtomicU32,
     preempt_depth: AtomicU32,
-    thread_latency: AtomicU64,
+    thread_latency: AtomicCycles,
 }
 
 static SHARED: Shared = Shared {
@@ -88,16 +88,16 @@ static SHARED: Shared = Shared {
     first: AtomicU32::new(0),
     count: AtomicU32::new(0),
     step: AtomicU32::new(1),
-    window: AtomicU64::new(0),
+    window: AtomicCycles::new(Cycles::ZERO),
     run: AtomicU32::new(0),
-    planned: AtomicU64::new(0),
-    begun: AtomicU64::new(0),
-    ended: AtomicU64::new(0),
-    deadline: AtomicU64::new(0),
-    irq_latency: AtomicU64::new(0),
+    planned: AtomicInstant::new(Instant::ZERO),
+    begun: AtomicInstant::new(Instant::ZERO),
+    ended: AtomicInstant::new(Instant::ZERO),
+    deadline: AtomicInstant::new(Instant::ZERO),
+    irq_latency: AtomicCycles::new(Cycles::ZERO),
     ip: AtomicU32::new(0),
     preempt_depth: AtomicU32::new(0),
-    thread_latency: AtomicU64::new(0),
+    thread_latency: AtomicCycles::new(Cycles::ZERO),
 };
 
 static BLOCK: spin::Once<&'static SweepBlock> = spin::Once::new();
@@ -146,9 +146,7 @@ pub fn start(plan: &Plan, subject: Subject, block: &'static SweepBlock) -> Resul
     SHARED.first.store(plan.first, Relaxed);
     SHARED.count.store(plan.count, Relaxed);
     SHARED.step.store(plan.step, Relaxed);
-    SHARED
-        .window
-        .store(Nanos::new(plan.window_ns).to_cycles().get(), Relaxed);
+    SHARED.window.store(Nanos::new(plan.window_ns).to_cycles());
     Builder::new("sweep", plan.priority)?.spawn(&STACKS[0], measured, 0)?;
     MEASURED.take()?;
     // A halted CPU executes nothing that an interrupt could come between, and time passes all the same.
@@ -165,7 +163,7 @@ pub fn start(plan: &Plan, subject: Subject, block: &'static SweepBlock) -> Resul
         Subject::Workload(number) => {
             let workload = WORKLOADS.get(number).ok_or(Error::InvalidArgument)?;
             if workload.is_load {
-                loads::sweep(workload.name, SHARED.window.load(Relaxed))
+                loads::sweep(workload.name, SHARED.window.load())
             } else {
                 workloads::sweep(workload.name)
             }
@@ -180,7 +178,7 @@ fn busy() {
 
 /// Runs a stretch until all arrivals are measured. `prepare` is told when it will begin, at least `within`
 /// later.
-pub(super) fn repeat(within: Nanos, mut prepare: impl FnMut(u64), mut stretch: impl FnMut()) {
+pub(super) fn repeat(within: Nanos, mut prepare: impl FnMut(Instant), mut stretch: impl FnMut()) {
     while SHARED.is_on.load(Relaxed) {
         prepare(plan(within.to_cycles()));
         begin();
@@ -190,7 +188,7 @@ pub(super) fn repeat(within: Nanos, mut prepare: impl FnMut(u64), mut stretch: i
 }
 
 /// Says when the next run begins: so many cycles from now, and those that arming the timer takes.
-fn plan(within: Cycles) -> u64 {
+fn plan(within: Cycles) -> Instant {
     // The same place in the ring each time.
     if trace::is_on() {
         trace::forget(|_| {});
@@ -198,13 +196,13 @@ fn plan(within: Cycles) -> u64 {
     // And the queue of timers: whoever arms one among others leaves it prepared.
     let timers = || [&TIMER, &OTHER].into_iter().filter_map(spin::Once::get);
     for timer in timers() {
-        timer.arm(Instant::now() + Cycles::new(FAR));
+        timer.arm(Instant::now() + FAR);
     }
     for timer in timers() {
         timer.cancel();
     }
-    let begin = Instant::now().cycles() + within.get() + LEAD;
-    SHARED.planned.store(begin, Relaxed);
+    let begin = Instant::now() + within + LEAD;
+    SHARED.planned.store(begin);
     begin
 }
 
@@ -228,10 +226,10 @@ pub fn begin() {
 
 #[inline(never)]
 fn begin_run() {
-    let begin = match SHARED.planned.swap(0, Relaxed) {
-        0 => {
+    let begin = match SHARED.planned.swap(Instant::ZERO) {
+        Instant::ZERO => {
             let begin = plan(Cycles::ZERO);
-            SHARED.planned.store(0, Relaxed);
+            SHARED.planned.store(Instant::ZERO);
             begin
         }
         planned => planned,
@@ -242,13 +240,13 @@ fn begin_run() {
         None => FAR,
         Some(arrival) => {
             let steps = u64::from(arrival) * u64::from(SHARED.step.load(Relaxed));
-            u64::from(SHARED.first.load(Relaxed)) + steps
+            Cycles::new(u64::from(SHARED.first.load(Relaxed)) + steps)
         }
     };
     let deadline = begin + marks::BEGIN_LEN + distance - EARLY;
-    SHARED.deadline.store(deadline, Relaxed);
+    SHARED.deadline.store(deadline);
     if let Some(timer) = TIMER.get() {
-        timer.arm(Instant::from_cycles(deadline));
+        timer.arm(deadline);
     }
     marks::begin(&SHARED.begun, begin);
 }
@@ -270,8 +268,8 @@ fn end_run() {
     if !SHARED.is_under_way.swap(false, Relaxed) {
         return;
     }
-    let began = SHARED.begun.load(Relaxed) + marks::BEGIN_LEN;
-    let took = SHARED.ended.load(Relaxed).wrapping_sub(began) as u32;
+    let began = SHARED.begun.load() + marks::BEGIN_LEN;
+    let took = SHARED.ended.load().wrapping_since(began).get() as u32;
     let block = block();
     let run = SHARED.run.load(Relaxed);
     SHARED.run.store(run + 1, Relaxed);
@@ -300,14 +298,14 @@ fn end_run() {
     }
 }
 
-fn record(arrival: usize, began: u64, took: u32) {
+fn record(arrival: usize, began: Instant, took: u32) {
     let Some(entry) = block().entries.get(arrival) else {
         return;
     };
-    let position = SHARED.deadline.load(Relaxed).wrapping_sub(began);
-    entry.set(Column::Position, position as u32);
-    entry.set(Column::Irq, SHARED.irq_latency.load(Relaxed) as u32);
-    entry.set(Column::Thread, SHARED.thread_latency.load(Relaxed) as u32);
+    let position = SHARED.deadline.load().wrapping_since(began);
+    entry.set(Column::Position, position.get() as u32);
+    entry.set(Column::Irq, SHARED.irq_latency.load().get() as u32);
+    entry.set(Column::Thread, SHARED.thread_latency.load().get() as u32);
     entry.set(Column::Ip, SHARED.ip.load(Relaxed));
     entry.set(Column::PreemptDepth, SHARED.preempt_depth.load(Relaxed));
     entry.set(Column::Took, took);
@@ -315,8 +313,9 @@ fn record(arrival: usize, began: u64, took: u32) {
 
 /// In the timer's interrupt.
 fn expired(_: usize, expiry: Expiry) {
-    let latency = expiry.at.cycles().wrapping_sub(expiry.deadline.cycles());
-    SHARED.irq_latency.store(latency, Relaxed);
+    SHARED
+        .irq_latency
+        .store(expiry.at.wrapping_since(expiry.deadline));
     let interrupted = irq::interrupted();
     SHARED.ip.store(interrupted.ip as u32, Relaxed);
     SHARED
@@ -336,9 +335,8 @@ fn measured(_: usize) {
         if thread::park(Instant::NEVER).is_err() {
             return fail("the measured thread may not wait");
         }
-        let now = Instant::now().cycles();
-        let latency = now.wrapping_sub(SHARED.deadline.load(Relaxed));
-        SHARED.thread_latency.store(latency, Relaxed);
+        let latency = Instant::now().wrapping_since(SHARED.deadline.load());
+        SHARED.thread_latency.store(latency);
         let _ = MEASURED.give();
     }
 }

@@ -3,11 +3,11 @@
 //! A load has no end, so the stretch is a window of time. In each run the loads' threads begin anew, with the same
 //! numbers, and stop at the end of the round in which the window ends.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use takt_kernel::sync::Semaphore;
 use takt_kernel::thread::{self, Builder};
-use takt_kernel::time::{self, Expiry, Instant, Nanos, Timer, sleep_until};
+use takt_kernel::time::{self, AtomicInstant, Cycles, Expiry, Instant, Timer, sleep_until};
 use takt_kernel::{Error, thread_stack};
 
 use super::driver::repeat;
@@ -24,7 +24,7 @@ thread_stack!(static STACKS: [8192; NR_THREADS]);
 static GO: [Semaphore; NR_THREADS] = [const { Semaphore::new(0, 1) }; NR_THREADS];
 static STOPPED: Semaphore = Semaphore::new(0, NR_THREADS as u32);
 static IS_ON: AtomicBool = AtomicBool::new(false);
-static WINDOW_END: AtomicU64 = AtomicU64::new(0);
+static WINDOW_END: AtomicInstant = AtomicInstant::new(Instant::ZERO);
 static TIMER: spin::Once<Timer> = spin::Once::new();
 
 /// Runs one thread's rounds whenever a window begins.
@@ -43,15 +43,15 @@ fn interrupt(_: usize, expiry: Expiry) {
     if IS_ON.load(Relaxed)
         && let Some(timer) = TIMER.get()
     {
-        timer.arm(expiry.at + Nanos::new(pause / PAUSE_PART).to_cycles());
+        timer.arm(expiry.at + (pause / PAUSE_PART).to_cycles());
     }
 }
 
 /// The loads' pauses are made for runs of seconds. In a window they are shorter by this factor.
 const PAUSE_PART: u64 = 8;
 
-/// Sweeps the load of this name, `window` cycles of it.
-pub(super) fn sweep(name: &str, window: u64) -> Result<(), Error> {
+/// Sweeps the load of this name, a window of that length.
+pub(super) fn sweep(name: &str, window: Cycles) -> Result<(), Error> {
     let has = |load| name == load || name == "load-mix";
     thread::current().set_priority(MAIN)?;
     let mut nr = 0;
@@ -90,18 +90,18 @@ pub(super) fn sweep(name: &str, window: u64) -> Result<(), Error> {
         settle();
         load::reset(0);
         // All timers rest by now: none is armed for a time before the window.
-        time::forget(Instant::from_cycles(begin));
+        time::forget(begin);
         IS_ON.store(true, Relaxed);
         if has("load-irq") {
-            timer.arm(Instant::from_cycles(begin + 1_000));
+            timer.arm(begin + Cycles::new(1_000));
         }
-        WINDOW_END.store(begin + window, Relaxed);
+        WINDOW_END.store(begin + window);
     };
     repeat(SETTLE * 4, prepare, || {
         for go in &GO[..nr] {
             let _ = go.give();
         }
-        let _ = sleep_until(Instant::from_cycles(WINDOW_END.load(Relaxed)));
+        let _ = sleep_until(WINDOW_END.load());
         IS_ON.store(false, Relaxed);
         crate::sweep::end();
         timer.cancel();

@@ -3,12 +3,12 @@
 //! Each is a function that runs it once; the threads that it needs stand ready before it begins and stand there again
 //! after it has ended.
 
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use takt_kernel::machine::marks;
 use takt_kernel::sync::{Condvar, EventFlags, Mode, Mutex, Queue, Semaphore};
 use takt_kernel::thread::{self, Builder, Policy, Thread};
-use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer, sleep};
+use takt_kernel::time::{AtomicInstant, Cycles, Expiry, Instant, Nanos, Timer, sleep};
 use takt_kernel::{Error, thread_stack, trace, yield_now};
 
 use super::driver::repeat;
@@ -320,16 +320,15 @@ fn round_robin() -> Result<(), Error> {
 const RACE: Cycles = Cycles::new(40);
 
 fn timeout_race() -> Result<(), Error> {
-    static UNTIL: AtomicU64 = AtomicU64::new(0);
+    static UNTIL: AtomicInstant = AtomicInstant::new(Instant::ZERO);
     spawn(0, HIGH, |_| {
         while RELEASE.take().is_ok() {
-            ignore(THERE.take_until(Instant::from_cycles(UNTIL.load(Relaxed))));
+            ignore(THERE.take_until(UNTIL.load()));
         }
     })?;
     let prepare = |begin| {
         ignore(THERE.try_take());
-        let until = Instant::from_cycles(begin + marks::BEGIN_LEN) + RACE;
-        UNTIL.store(until.cycles(), Relaxed);
+        UNTIL.store(begin + marks::BEGIN_LEN + RACE);
         ignore(RELEASE.give());
     };
     repeat(SETTLE, prepare, || {
@@ -416,7 +415,7 @@ fn timers_at_once() -> Result<(), Error> {
         settle();
         EXPIRED.store(0, Relaxed);
         for timer in timers.iter().flatten() {
-            timer.arm(Instant::from_cycles(begin + 200));
+            timer.arm(begin + Cycles::new(200));
         }
     };
     repeat(SETTLE * 2, prepare, || {

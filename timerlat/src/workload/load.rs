@@ -154,17 +154,17 @@ fn start_interrupts(cpu: usize) {
     timer.arm(Instant::after(Nanos::from_micros(100)));
 }
 
-/// The interrupt's work; says how many nanoseconds are to pass until the next one.
-pub(crate) fn interrupt_work(cpu: usize) -> u64 {
+/// The interrupt's work; says how long it is to be until the next one.
+pub(crate) fn interrupt_work(cpu: usize) -> Nanos {
     let state = &INTERRUPTED[cpu_index(cpu)];
     work(state, 8);
-    37_000 + state.load(Relaxed) % 63_000
+    Nanos::new(37_000 + state.load(Relaxed) % 63_000)
 }
 
 fn interrupt(cpu: usize, expiry: Expiry) {
     let pause = interrupt_work(cpu);
     if let Some(timer) = TIMERS[cpu_index(cpu)].get() {
-        timer.arm(expiry.at + Nanos::new(pause).to_cycles());
+        timer.arm(expiry.at + pause.to_cycles());
     }
 }
 

@@ -121,7 +121,7 @@ fn thread_ran(slot: usize, seq: u32, due: Instant, ran_at: Instant) {
 fn threshold_hit(which: Measure, slot: usize, latency: Cycles, seq: u64) {
     // What comes while warming up does not count. An activation's latency reaches back to its time, so the time of the
     // sample is late enough to tell.
-    let activation = Instant::from_cycles(Instant::now().cycles().wrapping_sub(latency.get()));
+    let activation = Instant::now().wrapping_sub(latency);
     if activation < SHARED.measure_from.load() {
         return;
     }

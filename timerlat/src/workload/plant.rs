@@ -6,8 +6,9 @@ use takt_kernel::{Error, preempt, proof};
 
 use super::load;
 
-/// Shortest pause between two sections, and how much longer it may be, in nanoseconds.
-const PAUSE: u64 = 150_000;
+/// Shortest pause between two sections.
+const PAUSE: Nanos = Nanos::from_micros(150);
+/// How many nanoseconds longer it may be.
 const SPREAD: u64 = 1 << 16;
 
 /// Computes until a section of that length that begins now is over.
@@ -41,7 +42,7 @@ pub(super) fn run(section: Nanos) -> Result<(), Error> {
     loop {
         for planted in [planted_irqs_off, planted_preempt_off] {
             state = load::step(state);
-            sleep(Nanos::new(PAUSE + state % SPREAD))?;
+            sleep(PAUSE + Nanos::new(state % SPREAD))?;
             planted(length);
         }
     }
