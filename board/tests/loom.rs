@@ -43,7 +43,7 @@ struct Bytes(UnsafeCell<Vec<u8>>);
 
 // SAFETY: so it is to be, and is checked.
 unsafe impl Sync for Bytes {}
-// SAFETY: as above.
+// SAFETY: bytes, which are no thread's own.
 unsafe impl Send for Bytes {}
 
 impl Log for &Bytes {
@@ -90,9 +90,9 @@ fn say(shared: &Shared, bytes: &[u8]) -> bool {
     };
     // SAFETY: just taken.
     unsafe { shared.messages.push(buffer, bytes) };
-    // SAFETY: as above.
+    // SAFETY: it was taken, and is not published.
     assert!(unsafe { shared.messages.is_whole(buffer) });
-    // SAFETY: as above.
+    // SAFETY: it was taken, and is published this once.
     unsafe { shared.messages.publish(buffer) };
     while shared.messages.step(&mut &shared.log) == Step::More {}
     true
@@ -162,7 +162,7 @@ fn numbers_without_messages_are_passed_over() {
             wrote.then(|| shared.log.0.with(|log| unsafe { (*log).clone() }))
         };
         assert_eq!(said(b"a").unwrap(), b"");
-        // SAFETY: as above.
+        // SAFETY: nobody else runs.
         unsafe { shared.messages.take_over(1) };
         assert_eq!(said(b"b").unwrap(), b"a.b.");
         assert_eq!(said(b"c").unwrap(), b"a.b.c.");
