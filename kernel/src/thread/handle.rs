@@ -153,7 +153,7 @@ impl Thread {
     #[inline(always)]
     fn elsewhere(self) -> Option<CpuRef> {
         let thread = self.place();
-        (is_smp!() && thread.handle() == self.handle() && thread.is_elsewhere())
+        (is_smp!() && thread.handle_now() == self.handle() && thread.is_elsewhere())
             .then(|| thread.cpu())
     }
 
@@ -224,7 +224,7 @@ impl Thread {
     fn release_there(self, reason: u8) -> bool {
         let mut section = section::enter();
         let thread = self.place();
-        let is_only = thread.handle() == self.handle() && thread.state() == reason;
+        let is_only = thread.handle() == self.handle() && thread.state_now() == reason;
         if is_only {
             section.thread(thread).state = RELEASED;
         }

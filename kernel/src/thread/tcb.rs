@@ -6,8 +6,9 @@
 //! registers.
 
 use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use takt_scheduler::{Priority, ThreadId};
 
@@ -30,7 +31,7 @@ struct Slot {
     tcb: Tcb,
 }
 
-const _: () = assert!(core::mem::offset_of!(Slot, tcb) == size_of::<TrapFrame>());
+const _: () = assert!(offset_of!(Slot, tcb) == size_of::<TrapFrame>());
 
 #[repr(transparent)]
 struct Table(UnsafeCell<MaybeUninit<[Slot; MAX_THREADS]>>);
@@ -48,7 +49,7 @@ core::arch::global_asm!(
     ".set takt_tcb_prio, {}",
     ".set takt_max_threads, {}",
     ".set takt_tcb_name, {}", ".set takt_tcb_handle, {}", ".set takt_tcb_in_use, {}",
-    const core::mem::offset_of!(Tcb, prio), const MAX_THREADS, const core::mem::offset_of!(Tcb, name), const core::mem::offset_of!(Tcb, handle), const IN_USE,
+    const offset_of!(Tcb, prio), const MAX_THREADS, const offset_of!(Tcb, name), const offset_of!(Tcb, handle), const IN_USE,
 );
 core::arch::global_asm!(
     ".global takt_tcb_resume, takt_tcb_rsp, takt_tcb_stack_bottom, takt_tcb_stack_top, takt_trap_rip, takt_trap_rbp, takt_trap_rsp",
@@ -59,13 +60,13 @@ core::arch::global_asm!(
     ".set takt_trap_rip, {}",
     ".set takt_trap_rbp, {}",
     ".set takt_trap_rsp, {}",
-    const core::mem::offset_of!(Tcb, resume),
-    const core::mem::offset_of!(Tcb, rsp),
-    const core::mem::offset_of!(Tcb, stack_bottom),
-    const core::mem::offset_of!(Tcb, stack_top),
-    const size_of::<TrapFrame>() - core::mem::offset_of!(TrapFrame, rip),
-    const size_of::<TrapFrame>() - core::mem::offset_of!(TrapFrame, rbp),
-    const size_of::<TrapFrame>() - core::mem::offset_of!(TrapFrame, rsp),
+    const offset_of!(Tcb, resume),
+    const offset_of!(Tcb, rsp),
+    const offset_of!(Tcb, stack_bottom),
+    const offset_of!(Tcb, stack_top),
+    const size_of::<TrapFrame>() - offset_of!(TrapFrame, rip),
+    const size_of::<TrapFrame>() - offset_of!(TrapFrame, rbp),
+    const size_of::<TrapFrame>() - offset_of!(TrapFrame, rsp),
 );
 
 /// The address of each block: one load, where the size of a block takes three instructions to multiply by.
@@ -75,7 +76,7 @@ static BLOCKS: [TcbRef; MAX_THREADS] = {
     let mut id = 0;
     while id < MAX_THREADS {
         let slot = TABLE.0.get().cast::<Slot>().wrapping_add(id);
-        let block = slot.wrapping_byte_add(core::mem::offset_of!(Slot, tcb));
+        let block = slot.wrapping_byte_add(offset_of!(Slot, tcb));
         list[id] = TcbRef(NonNull::new(block.cast()).expect("a static is not at zero"));
         id += 1;
     }
@@ -84,6 +85,30 @@ static BLOCKS: [TcbRef; MAX_THREADS] = {
 
 /// A thread's control block: always one of the table, whether a thread uses it or not. What is in it is lent by a section
 /// ([`Kernel::thread`](crate::section::Kernel::thread)).
+///
+/// # Who writes and who reads
+/// With several CPUs a block belongs to the CPU that schedules its thread, and what others write of it they write with a lock. That
+/// is the lock of all threads, or of what the thread waits for: [`lock`](Self::lock).
+///
+/// | field | written by | read without the lock by |
+/// |---|---|---|
+/// | `tid`, `stack_top`, `stack_bottom`, `space` | whoever creates the thread, before it runs | its own CPU |
+/// | `base`, `atomic`, `resume`, `round_robin`, `quantum` | its own CPU | its own CPU |
+/// | `exchange`, `exchange2` | whoever ends the wait | the thread, which has had the lock since then |
+/// | `cpu`, `handle` | whoever creates a thread or joins it, with the lock of all threads | anybody with an old handle |
+/// | `prio`, `wait_prio` | its own CPU | tracers and walks along chains, whose thread may have ended meanwhile |
+/// | `wait_queue` | its own CPU, and whoever ends the wait: with a store of its own, as the last | its own CPU |
+/// | `woken` | its own CPU, and whoever ends the wait | its own CPU, before it waits |
+/// | `state`, `wait` | its own CPU; `state` by whoever releases a thread that does not run | whoever notifies it or releases it; tracers |
+///
+/// What is read of the last five rows may be old by the time that it is used: whoever acts upon it looks again, on the thread's CPU or
+/// with the lock.
+///
+/// By Rust's rules a read beside a write is a data race unless both are atomic. The writes are plain ones, of an aligned field of a
+/// word at most. The reads are atomic, where that takes no instruction more on a path that is measured. Plain, and one instruction
+/// each as well, are: `woken` in a section on the thread's own CPU, before it waits or has a time-out, and when that has come;
+/// [`unpark`](crate::thread::Thread::unpark)'s of `handle`, and of `state` with `wait`; and what [`is_misplaced`](Self::is_misplaced)
+/// looks at. An atomic load is no operand of a comparison, so it would take one instruction more in each of these places.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct TcbRef(NonNull<Tcb>);
@@ -91,7 +116,7 @@ pub(crate) struct TcbRef(NonNull<Tcb>);
 // SAFETY: an address, which never changes.
 unsafe impl Sync for TcbRef {}
 
-/// Gives fields that may be read outside a section, as they are.
+/// Gives fields that may be read outside a section by the thread's CPU, or by others with the lock.
 macro_rules! readable {
     ($($(#[$doc:meta])* $field:ident: $type:ty),* $(,)?) => {$(
         $(#[$doc])*
@@ -99,6 +124,22 @@ macro_rules! readable {
         pub(crate) fn $field(self) -> $type {
             // SAFETY: a block of the table, and an aligned field of at most a word, which is never read in halves.
             unsafe { (*self.0.as_ptr()).$field }
+        }
+    )*};
+}
+
+/// Gives fields that others may be about to write: each is read at once, and ordered by nothing else.
+macro_rules! shared {
+    ($($(#[$doc:meta])* $name:ident = $field:ident: $type:ty as $atomic:ty),* $(,)?) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        pub(crate) fn $name(self) -> $type {
+            const { assert!(size_of::<$type>() == size_of::<$atomic>()) };
+            let field = self.0.as_ptr().wrapping_byte_add(offset_of!(Tcb, $field));
+            // SAFETY: an aligned field of a block of the table, and nobody writes half of it.
+            let value = unsafe { <$atomic>::from_ptr(field.cast()) }.load(Relaxed);
+            // SAFETY: what is written there has that type.
+            unsafe { core::mem::transmute_copy(&value) }
         }
     )*};
 }
@@ -148,34 +189,45 @@ impl TcbRef {
     readable! {
         /// Its number.
         tid: ThreadId,
-        /// The thread's CPU.
-        cpu: CpuRef,
         /// The thread's handle. The running thread's own does not change.
         handle: u32,
         /// Where a switch to it goes on.
         resume: usize,
-        /// Its effective priority.
-        prio: Priority,
         /// Its own priority.
         base: Priority,
+        /// Its effective priority.
+        prio: Priority,
         /// Its state.
         state: u8,
         /// Whether it must not wait, as the running thread asks of itself.
         atomic: u8,
+        /// What it waits for, or did last.
+        wait: Wait,
         /// The queue that it waits in.
         wait_queue: *const Waiters,
         /// The priority that it stands there with.
         wait_prio: Priority,
-        /// What it waits for, or did last.
-        wait: Wait,
-        /// How its wait ended, as it asks itself when it runs again.
-        woken: Woken,
         /// What the waker left, as it asks itself when it runs again.
         exchange: usize,
         /// Where its stack begins, which does not change while it lives.
         stack_top: usize,
         /// Where its stack ends, likewise.
         stack_bottom: usize,
+    }
+
+    shared! {
+        /// The thread's CPU.
+        cpu = cpu: CpuRef as AtomicPtr<()>,
+        /// Its handle, where the block may be given to another thread.
+        handle_now = handle: u32 as AtomicU32,
+        /// Its effective priority, where it is another CPU's.
+        prio_now = prio: Priority as AtomicU8,
+        /// Its state, where it is another CPU's.
+        state_now = state: u8 as AtomicU8,
+        /// The queue that it waits in, out of which another CPU may take it.
+        wait_queue_now = wait_queue: *const Waiters as AtomicPtr<Waiters>,
+        /// How its wait ended, as it asks itself.
+        woken = woken: Woken as AtomicU8,
     }
 
     /// The address space of its task, or null. The running thread's own does not change.
@@ -203,8 +255,8 @@ impl TcbRef {
     #[inline(always)]
     pub(crate) fn lock(self) -> &'static Lock {
         match self.wait() {
-            Wait::Queue => lock::of(self.wait_queue()),
-            Wait::Second => lock::of(self.wait_queue().wrapping_sub(1)),
+            Wait::Queue => lock::of(self.wait_queue_now()),
+            Wait::Second => lock::of(self.wait_queue_now().wrapping_sub(1)),
             _ => &lock::CHAINS,
         }
     }
@@ -266,7 +318,7 @@ pub(crate) fn set_current(next: TcbRef) {
             "movzx {half:e}, word ptr [{next} + {from}]",
             "mov word ptr gs:[{preempt}], {half:x}",
             "mov gs:[{current}], {next}",
-            from = const core::mem::offset_of!(Tcb, preempt),
+            from = const offset_of!(Tcb, preempt),
             preempt = const percpu::PREEMPT,
             current = const percpu::CURRENT,
             half = out(reg) _,

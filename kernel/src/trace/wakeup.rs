@@ -39,7 +39,7 @@ impl Followed {
         }
         let t = TcbRef::of(ThreadId::new(tid as u8));
         // Else it was suspended or has ended meanwhile.
-        (t.state() == 0).then_some(t)
+        (t.state_now() == 0).then_some(t)
     }
 }
 
@@ -57,8 +57,8 @@ pub(super) fn woken(place: u32, t: &Tcb) {
     let is_first = cpu
         .thread()
         // Itself: it was suspended meanwhile.
-        .is_none_or(|other| other.tid() == t.tid || t.prio.rank() < other.prio().rank());
-    if t.prio.rank() < current.prio().rank() && is_first {
+        .is_none_or(|other| other.tid() == t.tid || t.prio.rank() < other.prio_now().rank());
+    if t.prio.rank() < current.prio_now().rank() && is_first {
         cpu.tid.store(u32::from(t.tid.raw()) | SOME, Relaxed);
         cpu.place.store(place, Relaxed);
         cpu.since.store(now(t.cpu));
