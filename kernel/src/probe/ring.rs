@@ -367,14 +367,14 @@ impl CpuRing for RingOf {
 #[cfg(feature = "function")]
 const NO_CONTEXT: u32 = u32::MAX;
 
-/// What this CPU's last record of a function says of the context does not count any more.
+/// [`forget_context`] of this CPU.
 #[cfg(feature = "function")]
 #[inline(always)]
 pub(crate) fn forget_context_here() {
     forget_context(CpuRef::this());
 }
 
-/// As [`forget_context_here`], for a CPU's block.
+/// What a CPU's last record of a function says of the context does not count any more.
 #[cfg(feature = "function")]
 #[inline(always)]
 pub(crate) fn forget_context(cpu: CpuRef) {
