@@ -209,6 +209,7 @@ fn arm_timeout(deadline: Instant) {
     if section.look_at(me).woken == Woken::Not {
         timers::insert_and_leave(section, id, deadline);
     } else {
+        core::hint::cold_path();
         section.leave_quietly();
     }
 }

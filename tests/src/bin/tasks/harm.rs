@@ -4,7 +4,7 @@ use core::arch::asm;
 
 use takt_abi::FaultKind::{self, *};
 use takt_kernel::task::{Ended, Fault, all, start_on};
-use takt_kernel::thread;
+use takt_kernel::thread::{self, State};
 use takt_kernel::time::{Expiry, Instant, Nanos, Timer, sleep};
 use takt_tests::harness::Failure;
 use takt_tests::{check, check_eq, check_err, note, target_test};
@@ -212,22 +212,25 @@ target_test! {
         let (number, role) = VICTIM;
         let victim = start_on(number, role << 32 | 34, 0, Some(33))?;
         check_err!(start_on(number, 0, 0, Some(77)), InvalidState);
-        let priority = || {
+        let found = || {
             let mut found = None;
             thread::for_each(|info| {
                 if info.name == all()[number].name() {
-                    found = Some(info.priority);
+                    found = Some((info.priority, info.state));
                 }
             });
             found
         };
+        let priority = || found().map(|it| it.0);
+        let has_ended = || found().is_some_and(|it| it.1.contains(State::EXITED));
         let first = all()[number].generation();
         check_eq!(priority(), Some(33));
         // The keeper is more important than this thread, and the victim is not.
         while all()[number].generation() == first {
             sleep(Nanos::from_micros(1))?;
         }
-        while !all()[number].is_alive() {
+        // It may be over already.
+        while !all()[number].is_alive() && !has_ended() {
             sleep(Nanos::from_micros(1))?;
         }
         check_eq!(priority(), Some(33));
