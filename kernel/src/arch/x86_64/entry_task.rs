@@ -50,7 +50,8 @@ global_asm!(
     "sysretq",
     ".endm",
     // The space in rcx has in the CPU what it keeps besides its tables, and whose that was has that kept. What a task has in the
-    // selectors of data is not kept: loading one clears its base, so the bases come behind. Changes rsi; r8 is zero then.
+    // selectors of data is not kept: loading one clears its base, so the bases come behind; that of `gs` is the caller's. Changes rsi; r8
+    // is zero then.
     ".macro TAKT_SPACE_LIVE",
     "mov rsi, gs:[{LIVE}]",
     "test rsi, rsi",
@@ -63,9 +64,6 @@ global_asm!(
     "mov ds, r8d",
     "mov es, r8d",
     "mov fs, r8d",
-    "rdgsbase rsi",
-    "mov gs, r8d",
-    "wrgsbase rsi",
     "mov rsi, [rcx + {FS}]",
     "wrfsbase rsi",
     keeps!("fxrstor64 [rcx + {FPU}]"),
@@ -185,6 +183,8 @@ global_asm!(
     "4:",
     "TAKT_SPACE_LIVE",
     "TAKT_SPACE_ACTIVE",
+    // Nothing of the kernel goes by it from here on, and each entry loads its base.
+    "mov gs, r8d",
     "TAKT_CALL_POP",
     // The same of all calls while they are traced.
     "takt_call_traced:",
@@ -241,6 +241,9 @@ global_asm!(
     ".global takt_space_enter",
     "takt_space_enter:",
     "TAKT_SPACE_LIVE",
+    "rdgsbase rsi",
+    "mov gs, r8d",
+    "wrgsbase rsi",
     "cmp rcx, gs:[{ACTIVE}]",
     "je 3f",
     "TAKT_SPACE_ACTIVE",

@@ -21,9 +21,9 @@ const SLEEPS: u32 = 0x400;
 const SPINS: u32 = 0x800;
 const KEEPS: u32 = 0x1000;
 
-/// What it takes besides where another task has run, whose space a thread of the kernel leaves as it is: so many instructions keep what that
-/// has in the FPU and `fs`, load this one's, clear the selectors and change the tables.
-const SPACE: u64 = 18;
+/// What it takes beyond that where another task has run, whose space a thread of the kernel leaves as it is: of the 15 instructions that
+/// keep what that has in the FPU and `fs`, clear the selectors, load this one's and change the tables.
+const SPACE: u64 = 8;
 
 /// Opens a CPU's timerlat; gives the error's number, or 0.
 fn open(cpu: u32) -> Result<u64, Failure> {
