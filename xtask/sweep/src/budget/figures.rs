@@ -34,7 +34,7 @@ pub fn of_sweep(document: &Document) -> (BTreeMap<String, u64>, BTreeMap<String,
 /// The longest that a section may have, in instructions: with interrupts off, and with preemption off.
 const SECTIONS: [(&str, u64); 2] = [("interrupts-off", 100), ("preemption-off", 300)];
 /// With interrupts off where a switch counts the times of two threads and arms the quantum of one.
-const COUNTED_SWITCH: u64 = 190;
+const COUNTED_SWITCH: u64 = 184;
 /// From an interrupt's entry to the thread that it wakes, besides other interrupts and a section that come in between.
 const WAKE: u64 = 250;
 
