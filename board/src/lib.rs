@@ -81,20 +81,26 @@ pub use start::{boot_time, end, set_idle_hook};
 #[macro_export]
 macro_rules! entry {
     ($main:path) => {
+        // By whole paths: where it is called a name may mean something else.
         #[unsafe(no_mangle)]
-        extern "Rust" fn takt_main(command_line: &'static str) {
-            let main: fn(&'static str) = $main;
+        extern "Rust" fn takt_main(command_line: &'static ::core::primitive::str) {
+            let main: fn(&'static ::core::primitive::str) = $main;
             main(command_line);
         }
 
         #[panic_handler]
-        fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-            takt_kernel::fault::panic(info)
+        fn panic(info: &::core::panic::PanicInfo<'_>) -> ! {
+            $crate::__panic(info)
         }
 
         $crate::__declared!();
     };
 }
+
+/// For [`entry!`].
+#[cfg(feature = "image")]
+#[doc(hidden)]
+pub use takt_kernel::fault::panic as __panic;
 
 /// For [`entry!`].
 #[cfg(not(all(feature = "image", feature = "tasks")))]

@@ -65,8 +65,9 @@ unsafe extern "Rust" {
 #[macro_export]
 macro_rules! __declared {
     () => {
+        #[allow(unsafe_code, reason = "xtask has made it of the manifest")]
         mod takt_declared {
-            include!(env!("TAKT_TASKS"));
+            ::core::include!(::core::env!("TAKT_TASKS"));
 
             #[unsafe(no_mangle)]
             #[expect(non_upper_case_globals, reason = "the name of a symbol")]

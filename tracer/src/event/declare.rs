@@ -338,7 +338,7 @@ macro_rules! __event {
 macro_rules! __event_id {
     (first $name:literal) => {
         /// Its address is the event's id.
-        #[unsafe(link_section = concat!(".takt.id.core.0.", $name))]
+        #[unsafe(link_section = ::core::concat!(".takt.id.core.0.", $name))]
         pub static ID: $crate::event::Symbol<2> = $crate::event::Symbol::new();
     };
     (core8 $name:literal) => {
@@ -349,17 +349,17 @@ macro_rules! __event_id {
     };
     (core $name:literal) => {
         /// Its address is the event's id.
-        #[unsafe(link_section = concat!(".takt.id.core.1.", $name))]
+        #[unsafe(link_section = ::core::concat!(".takt.id.core.1.", $name))]
         pub static ID: $crate::event::Symbol<2> = $crate::event::Symbol::new();
     };
     (wide $name:literal) => {
         /// Its address is the event's id.
-        #[unsafe(link_section = concat!(".takt.id.wide.1.", $name))]
+        #[unsafe(link_section = ::core::concat!(".takt.id.wide.1.", $name))]
         pub static ID: $crate::event::Symbol<2> = $crate::event::Symbol::new();
     };
     (near $name:literal) => {
         /// Its address is the event's id; it takes all ids that its records can have.
-        #[unsafe(link_section = concat!(".takt.id.near.1.", $name))]
+        #[unsafe(link_section = ::core::concat!(".takt.id.near.1.", $name))]
         pub static ID: $crate::event::Symbol<{ 2 * $crate::wire::NEAR_IDS as usize }> =
             $crate::event::Symbol::new();
     };
