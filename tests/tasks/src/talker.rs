@@ -21,6 +21,7 @@ const FORGES: u64 = 6;
 const EMITS_TOO_MANY: u64 = 7;
 const EMITS_IN_BURSTS: u64 = 8;
 const EMITS_TOO_MUCH: u64 = 9;
+const EMITS_TOO_MANY_WORDS: u64 = 10;
 
 event! {
     /// Emitted without anything.
@@ -67,6 +68,7 @@ fn main(what: u64) {
         FORGES => forges(),
         EMITS_TOO_MANY => emits_too_many(|| trace_event!(pair, 1u32, 2u32)),
         EMITS_TOO_MUCH => emits_too_many(|| trace_event!(text, 1u16, [b'x'; 512])),
+        EMITS_TOO_MANY_WORDS => emits_too_many(|| trace_event!(words, [7u32; 8])),
         EMITS_IN_BURSTS => (0..10).for_each(|_| {
             let end = Instant::after(Nanos::from_millis(100));
             (0..20_000u32).for_each(|number| trace_event!(pair, number, 0));

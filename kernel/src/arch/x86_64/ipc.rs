@@ -165,7 +165,7 @@ global_asm!(
     "mov r10, [r9 + {THREAD}]",
     "cmp qword ptr [r10 + {RESUME}], offset takt_resume_call",
     "jne takt_call_slow",
-    "cmp byte ptr [r10 + {STATE}], {WAITING}",
+    "cmp dword ptr [r10 + {WOKEN}], {WAITING_TO_RECEIVE}", // for that, and by no other way
     "jne takt_call_slow",
     "movzx r11d, word ptr [rdi + {TID}]", // and its priority
     "movzx ecx, r11b",
@@ -212,7 +212,7 @@ global_asm!(
     "movzx r11d, word ptr [r10 + {TID}]", // and its priority
     "cmp [r8 + {OWN_SOLE}], r11w",
     "jne takt_call_slow",
-    "cmp byte ptr [r10 + {STATE}], {WAITING}",
+    "cmp dword ptr [r10 + {WOKEN}], {WAITING_IN_QUEUE}",
     "jne takt_call_slow",
     "cmp qword ptr [r10 + {RESUME}], offset takt_resume_call",
     "jne takt_call_slow",
@@ -294,7 +294,7 @@ global_asm!(
     "mov r10, [r9 + {THREAD}]",
     "cmp qword ptr [r10 + {RESUME}], offset takt_resume_call",
     "jne takt_call_slow",
-    "cmp byte ptr [r10 + {STATE}], {WAITING}",
+    "cmp dword ptr [r10 + {WOKEN}], {WAITING_TO_RECEIVE}", // for that, and by no other way
     "jne takt_call_slow",
     "movzx eax, byte ptr [r10 + {PRIO}]",
     "cmp al, [rdi + {PRIO}]",
@@ -389,7 +389,7 @@ global_asm!(
     "mov r10, [r9 + {THREAD}]",
     "cmp qword ptr [r10 + {RESUME}], offset takt_resume_call",
     "jne takt_task_fault",
-    "cmp byte ptr [r10 + {STATE}], {WAITING}",
+    "cmp dword ptr [r10 + {WOKEN}], {WAITING_TO_RECEIVE}", // for that, and by no other way
     "jne takt_task_fault",
     "movzx esi, byte ptr [rdi + {PRIO}]",
     "movzx eax, byte ptr [r10 + {PRIO}]",
@@ -433,9 +433,7 @@ global_asm!(
     STACK_TOP = const offset_of!(Tcb, stack_top),
     RESUME = const offset_of!(Tcb, resume),
     SPACE = const tcb::SPACE,
-    STATE = const offset_of!(Tcb, state),
     WOKEN = const offset_of!(Tcb, woken),
-    WAITING = const tcb::WAITING,
     WAITING_IN_QUEUE = const tcb::waiting(Wait::Mutex),
     WAITING_TO_RECEIVE = const tcb::waiting(Wait::Message),
     READY = const tcb::READY,

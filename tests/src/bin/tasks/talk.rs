@@ -21,10 +21,12 @@ const EMITS_TOO_MANY: u64 = 7;
 /// For a second.
 pub(crate) const EMITS_IN_BURSTS: u64 = 8;
 const EMITS_TOO_MUCH: u64 = 9;
+const EMITS_TOO_MANY_WORDS: u64 = 10;
 
 /// Its events, in the order of their names.
 pub(crate) const PAIR: usize = 1;
 const TEXT: usize = 2;
+const WORDS: usize = 3;
 
 fn talk(what: u64) -> Outcome {
     start((TALKER, 0), what as u32)?.succeeds()
@@ -123,6 +125,12 @@ target_test! {
     /// The same of events with 512 bytes, each of which counts as 33.
     fn a_flood_of_long_events_is_dropped(Alone) {
         check_eq!(recorded(TEXT, EMITS_TOO_MUCH)?, 10_000 / 33 + 2);
+        Ok(())
+    }
+
+    /// The same of events with eight words, each of which counts as 3.
+    fn a_flood_of_wide_events_is_dropped(Alone) {
+        check_eq!(recorded(WORDS, EMITS_TOO_MANY_WORDS)?, 10_000 / 3 + 1);
         Ok(())
     }
 
