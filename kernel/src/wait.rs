@@ -169,7 +169,7 @@ pub(crate) fn finish(deadline: Instant) -> Woken {
     if deadline == Instant::NEVER {
         return wait_announced();
     }
-    arm_timeout(deadline);
+    set_timeout(deadline);
     let woken = wait_announced();
     if woken == Woken::Object {
         disarm_timeout();
@@ -187,16 +187,21 @@ pub(crate) fn begin_sleep(deadline: Instant) -> Handoff {
     announce_alone(&mut section, Wait::Sleep);
     section.leave_quietly();
     if deadline != Instant::NEVER {
-        arm_timeout(deadline);
-        // A task may be stopped while its time-out is not armed yet, and whoever stops it finds none to disarm. From here on they
-        // find it.
-        #[cfg(feature = "tasks")]
-        if TcbRef::current().woken() != Woken::Not {
-            core::hint::cold_path();
-            disarm_timeout();
-        }
+        set_timeout(deadline);
     }
     begin_wait()
+}
+
+/// Arms the time-out of an announced wait; of one that is over then, it is not armed.
+#[inline(always)]
+fn set_timeout(deadline: Instant) {
+    arm_timeout(deadline);
+    // A task may be stopped meanwhile, by whoever disarms its time-out or has it come at once. From here on they find it armed.
+    #[cfg(feature = "tasks")]
+    if TcbRef::current().woken() != Woken::Not {
+        core::hint::cold_path();
+        disarm_timeout();
+    }
 }
 
 /// Not inlined, as the other steps: one instruction at least has to stand between `sti` and the next `cli`, or no
@@ -214,9 +219,8 @@ fn arm_timeout(deadline: Instant) {
     }
 }
 
-/// The running thread has no time-out any more.
 #[inline(never)]
-pub(crate) fn disarm_timeout() {
+fn disarm_timeout() {
     let me = TcbRef::current();
     let mut section = section::own_thread();
     timers::cancel(&mut section, timeout_id(me.tid()));

@@ -242,9 +242,8 @@ impl Task {
         // SAFETY: the task's own thread.
         unsafe { *self.ended.get() = Some(ended) };
         self.port.close();
-        // What was to end it where this has come first, and the time-out of a wait that was ended: the next life is not to have them.
+        // That which was to end it where this has come first: the next life is not to have it.
         let _ = self.take_pending();
-        wait::disarm_timeout();
         self.mask();
     }
 

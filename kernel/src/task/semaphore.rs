@@ -68,11 +68,6 @@ impl Task {
             true => None,
             false => semaphore.take_until(deadline).ok(),
         };
-        // What stops it has its time-out come at once: which may have been before it was armed.
-        if self.pending.is_some() {
-            core::hint::cold_path();
-            wait::disarm_timeout();
-        }
         self.is_taking.store(false, Relaxed);
         // A thread of a task may wait.
         taken.ok_or(Error::TimedOut)
