@@ -74,17 +74,12 @@ pub(crate) fn to<K: Kind>(
 /// it would have this function keep registers.
 #[inline(never)]
 fn to_watched(mut section: Section<Irq, Scheduled>, prev: TcbRef, next: TcbRef) -> Switch {
-    if section.cpu(CpuRef::this()).is_watched() {
-        return to_counted(section, prev, next);
+    let cpu = CpuRef::this();
+    if section.cpu(cpu).is_watched() {
+        core::hint::cold_path();
+        watched(&mut section, cpu, prev, next);
     }
     record(&mut section, prev, next);
-    section.release();
-    Switch { prev, next }
-}
-
-#[inline(never)]
-fn to_counted(mut section: Section<Irq, Scheduled>, prev: TcbRef, next: TcbRef) -> Switch {
-    commit(&mut section, prev, next);
     section.release();
     Switch { prev, next }
 }
@@ -94,9 +89,15 @@ fn to_counted(mut section: Section<Irq, Scheduled>, prev: TcbRef, next: TcbRef) 
 pub(crate) fn commit(scheduled: &mut Scheduled, prev: TcbRef, next: TcbRef) {
     let cpu = CpuRef::this();
     if scheduled.cpu(cpu).is_watched() {
-        watched(scheduled, cpu, prev, next);
+        watched_apart(scheduled, cpu, prev, next);
     }
     record(scheduled, prev, next);
+}
+
+#[cold]
+#[inline(never)]
+fn watched_apart(scheduled: &mut Scheduled, cpu: CpuRef, prev: TcbRef, next: TcbRef) {
+    watched(scheduled, cpu, prev, next);
 }
 
 /// Notes the switch, with a record of it if it is recorded.
@@ -112,8 +113,7 @@ fn record(scheduled: &mut Scheduled, prev: TcbRef, next: TcbRef) {
 
 /// What is to be done at a switch while someone asks for it: the time that the thread that is left has run, and the beginning
 /// of the next one's; their quanta.
-#[cold]
-#[inline(never)]
+#[inline(always)]
 fn watched(scheduled: &mut Scheduled, cpu: CpuRef, prev: TcbRef, next: TcbRef) {
     proof::only_with!("counting at switches");
     let now = Instant::now();
@@ -121,7 +121,7 @@ fn watched(scheduled: &mut Scheduled, cpu: CpuRef, prev: TcbRef, next: TcbRef) {
     left.runtime = left.runtime.ended(now);
     taken.runtime = taken.runtime.begun(now);
     taken.switches += 1;
-    quantum::switch_quantum(scheduled, cpu, prev, next);
+    quantum::switch_quantum(scheduled, cpu, prev, next, now);
 }
 
 /// [`to`] who was chosen, if that is another; else the section goes on.
@@ -142,6 +142,9 @@ fn to_chosen<K: Kind, R>(
         Next::Stay => {
             core::hint::cold_path();
             percpu::clear_need_resched();
+            if section.cpu(cpu).is_watched() {
+                quantum::start_quantum(&mut section, cpu);
+            }
             stays(section)
         }
     }
@@ -409,7 +412,7 @@ fn insert<K: Kind, D: Due<K>>(mut section: Section<K, Scheduled>, t: TcbRef) -> 
 #[inline(never)]
 fn woken_peer<K: Kind>(t: TcbRef, mut section: Section<K, Scheduled>) -> Handoff {
     quantum::quantum_needed(&mut section, t);
-    Handoff::stay(section, Ok(()))
+    Handoff::end_apart(section)
 }
 
 /// A section has ended that made a switch due, and nothing forbids it: take it now, unless an interrupt has.

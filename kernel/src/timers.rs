@@ -27,6 +27,17 @@ pub(crate) fn insert(scheduled: &mut Scheduled, id: TimerId, deadline: Instant) 
     }
 }
 
+/// Arms the slice's timer, or moves it to an earlier time: shorter than [`insert`], for switches. Where that makes it the earliest,
+/// the hardware is set by an interrupt that comes behind the switch.
+#[inline(always)]
+pub(crate) fn hasten_slice(scheduled: &mut Scheduled, cpu: CpuRef, deadline: Instant) {
+    if scheduled.cpu(cpu).timers.hasten_0(deadline) {
+        trace!(timer_start, SLICE.raw(), deadline.cycles());
+        scheduled.cpu(cpu).armed = deadline;
+        apic::arm_at_once();
+    }
+}
+
 /// [`insert`] of any timer, as the last act of a section. Where others are armed, the place is looked for in sections of
 /// their own, unless interrupts were off before.
 #[inline(always)]
@@ -35,14 +46,15 @@ pub(crate) fn insert_and_leave<K: Kind>(
     id: TimerId,
     deadline: Instant,
 ) {
-    let timers = &mut section.cpu(CpuRef::this()).timers;
+    let cpu = CpuRef::this();
+    let timers = &mut section.cpu(cpu).timers;
     if !timers.is_empty() {
         return insert_among(section, id, deadline);
     }
     // At once, where it is known that no other is armed.
     let _: Inserted = timers.insert(id, deadline);
     trace!(timer_start, id.raw(), deadline.cycles());
-    arm_first(&mut section, deadline);
+    arm_first(&mut section, cpu, deadline);
     section.leave_quietly();
 }
 
@@ -91,8 +103,8 @@ fn end_insertion<K: Kind>(
 
 /// Sets the hardware to a timer that is the earliest.
 #[inline(always)]
-fn arm_first(scheduled: &mut Scheduled, deadline: Instant) {
-    scheduled.cpu(CpuRef::this()).armed = deadline;
+fn arm_first(scheduled: &mut Scheduled, cpu: CpuRef, deadline: Instant) {
+    scheduled.cpu(cpu).armed = deadline;
     apic::arm(deadline);
 }
 
