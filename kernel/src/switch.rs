@@ -158,6 +158,40 @@ fn to_best<K: Kind, R>(
     stays: impl FnOnce(Section<K, Scheduled>) -> R,
 ) -> R {
     let cpu = CpuRef::this();
+    let sched = section.cpu(cpu);
+    let next = sched.thread(sched.rq.best());
+    if sched.is_watched() || probe::is_switch_recorded(section.look_at(next)) {
+        core::hint::cold_path();
+        return to_best_watched(section, switches, stays);
+    }
+    match section.cpu(cpu).rq.pick_next() {
+        Next::Switch(_) => {
+            let prev = TcbRef::current();
+            tcb::set_current(next);
+            section.release();
+            switches(Switch { prev, next })
+        }
+        Next::Stay => {
+            core::hint::cold_path();
+            percpu::clear_need_resched();
+            stays(section)
+        }
+    }
+}
+
+/// The same where something is to be done at each switch, in a section of its own then, or where one is recorded. Apart: its calls would
+/// have [`to_best`] keep registers.
+#[inline(never)]
+fn to_best_watched<K: Kind, R>(
+    mut section: Section<K, Scheduled>,
+    switches: impl FnOnce(Switch) -> R,
+    stays: impl FnOnce(Section<K, Scheduled>) -> R,
+) -> R {
+    let cpu = CpuRef::this();
+    if section.cpu(cpu).is_watched() {
+        percpu::set_need_resched();
+        section = section.reopen();
+    }
     let next = section.cpu(cpu).rq.pick_next();
     to_chosen(section, cpu, TcbRef::current(), next, switches, stays)
 }
@@ -291,7 +325,7 @@ impl Handoff {
 /// The end of a section in which `prev`, the running thread, has left its run queue: another runs.
 ///
 /// A thread that an interrupt has preempted gets all of its registers back, which takes long: the switch to such a one has a
-/// section of its own.
+/// section of its own. So has one at which something is to be done.
 #[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn blocked(
     mut section: Section<Thread, Scheduled>,
@@ -300,7 +334,7 @@ pub(crate) fn blocked(
 ) -> Handoff {
     let sched = section.cpu(cpu);
     let next = sched.thread(sched.rq.best());
-    if switch::is_preempted(next) {
+    if switch::is_preempted(next) || sched.is_watched() {
         core::hint::cold_path();
         return blocked_apart(section);
     }
@@ -343,8 +377,8 @@ impl<K: Kind> Due<K> for AtOnce {
             percpu::set_need_resched();
             section.release();
             Handoff::done(Ok(()))
-        } else if percpu::is_calm() {
-            // Nothing forbids the switch, and none was due.
+        } else if percpu::is_calm() && !section.cpu(cpu).is_watched() {
+            // Nothing forbids the switch, none was due, and there is nothing else to be done.
             let _ = section.cpu(cpu).rq.pick_other();
             Handoff::switch(to(section, cpu, TcbRef::current(), t))
         } else {

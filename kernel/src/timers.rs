@@ -23,7 +23,7 @@ pub(crate) fn insert(scheduled: &mut Scheduled, id: TimerId, deadline: Instant) 
     trace!(timer_start, id.raw(), deadline.cycles());
     let timers = &mut scheduled.cpu(CpuRef::this()).timers;
     if timers.insert(id, deadline) != Inserted::Later {
-        arm_earliest(scheduled);
+        arm_earliest_apart(scheduled);
     }
 }
 
@@ -46,15 +46,14 @@ pub(crate) fn insert_and_leave<K: Kind>(
     id: TimerId,
     deadline: Instant,
 ) {
-    let cpu = CpuRef::this();
-    let timers = &mut section.cpu(cpu).timers;
+    let timers = &mut section.cpu(CpuRef::this()).timers;
     if !timers.is_empty() {
         return insert_among(section, id, deadline);
     }
     // At once, where it is known that no other is armed.
     let _: Inserted = timers.insert(id, deadline);
     trace!(timer_start, id.raw(), deadline.cycles());
-    arm_first(&mut section, cpu, deadline);
+    arm_first(&mut section, deadline);
     section.leave_quietly();
 }
 
@@ -96,6 +95,7 @@ fn end_insertion<K: Kind>(
 ) {
     trace!(timer_start, id.raw(), deadline.cycles());
     if inserted != Inserted::Later {
+        core::hint::cold_path();
         arm_earliest(&mut section);
     }
     section.leave_quietly();
@@ -103,14 +103,19 @@ fn end_insertion<K: Kind>(
 
 /// Sets the hardware to a timer that is the earliest.
 #[inline(always)]
-fn arm_first(scheduled: &mut Scheduled, cpu: CpuRef, deadline: Instant) {
-    scheduled.cpu(cpu).armed = deadline;
+fn arm_first(scheduled: &mut Scheduled, deadline: Instant) {
+    scheduled.cpu(CpuRef::this()).armed = deadline;
     apic::arm(deadline);
 }
 
-/// The earliest timer is another now, or has moved.
 #[cold]
 #[inline(never)]
+fn arm_earliest_apart(scheduled: &mut Scheduled) {
+    arm_earliest(scheduled);
+}
+
+/// The earliest timer is another now, or has moved.
+#[inline(always)]
 fn arm_earliest(scheduled: &mut Scheduled) {
     let sched = scheduled.cpu(CpuRef::this());
     sched.armed = sched.earliest_deadline();
