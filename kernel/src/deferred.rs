@@ -24,11 +24,12 @@ use takt_scheduler::{ThreadId, TimerId};
 
 use crate::arch::apic;
 use crate::arch::lock_prefix::locked_if_smp;
-use crate::arch::percpu::CpuRef;
+use crate::arch::percpu::{self, CpuRef};
 use crate::clock::Instant;
 use crate::config::{MAX_THREADS, MAX_TIMERS};
 use crate::lock::{self, NR_LOCKS};
 use crate::section::{self, Any, Kernel, Kind, Scheduled, Section};
+use crate::switch;
 use crate::thread_set::ThreadSet;
 use crate::timers;
 use crate::waiters::Waiters;
@@ -184,8 +185,10 @@ pub(crate) fn walk_on(tid: ThreadId) {
     arm(section::own());
 }
 
-/// The same for who has disabled preemption, so that nobody else comes in front: this guard of it ends inside the section, and the
-/// timer's interrupt switches to whoever is due.
+/// The same for a thread that has disabled preemption, so that nobody else comes in front: this guard of it ends inside the section.
+///
+/// A switch may have become due before that, and the timer's interrupt comes only some instructions later: another CPU may have suspended
+/// the thread, and then it must not go on.
 #[cold]
 #[inline(never)]
 pub(crate) fn walk_on_and_enable<G>(tid: ThreadId, guard: G) {
@@ -193,6 +196,9 @@ pub(crate) fn walk_on_and_enable<G>(tid: ThreadId, guard: G) {
     let section = section::own();
     drop(guard);
     arm(section);
+    if percpu::resched_now() {
+        switch::preempt();
+    }
 }
 
 /// Whether an interrupt is pending, or a timer due.

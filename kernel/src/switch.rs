@@ -11,6 +11,8 @@
 //!
 //! Trace point: `sched_switch`, before the registers change.
 
+use core::mem::MaybeUninit;
+
 use takt_scheduler::{Next, ThreadId};
 
 use crate::arch::percpu::{self, CpuRef};
@@ -158,42 +160,57 @@ fn to_best<K: Kind, R>(
     stays: impl FnOnce(Section<K, Scheduled>) -> R,
 ) -> R {
     let cpu = CpuRef::this();
-    let sched = section.cpu(cpu);
-    let next = sched.thread(sched.rq.best());
-    if sched.is_watched() || probe::is_switch_recorded(section.look_at(next)) {
-        core::hint::cold_path();
-        return to_best_watched(section, switches, stays);
-    }
-    match section.cpu(cpu).rq.pick_next() {
-        Next::Switch(_) => {
-            let prev = TcbRef::current();
-            tcb::set_current(next);
-            section.release();
-            switches(Switch { prev, next })
+    let noted = if section.cpu(cpu).is_watched() {
+        // By the address of what is no thread, which is at hand.
+        (
+            core::ptr::from_ref(cpu.block()) as usize,
+            MaybeUninit::uninit(),
+        )
+    } else {
+        match section.cpu(cpu).rq.pick_next() {
+            Next::Switch(tid) => {
+                let (prev, next) = (TcbRef::current(), section.cpu(cpu).thread(tid));
+                if !probe::is_switch_recorded(section.look_at(next)) {
+                    tcb::set_current(next);
+                    section.release();
+                    return switches(Switch { prev, next });
+                }
+                (next.as_ptr() as usize, MaybeUninit::new(prev))
+            }
+            Next::Stay => {
+                core::hint::cold_path();
+                percpu::clear_need_resched();
+                return stays(section);
+            }
         }
-        Next::Stay => {
-            core::hint::cold_path();
-            percpu::clear_need_resched();
-            stays(section)
-        }
-    }
+    };
+    core::hint::cold_path();
+    to_best_apart(section, noted.0, noted.1, switches, stays)
 }
 
-/// The same where something is to be done at each switch, in a section of its own then, or where one is recorded. Apart: its calls would
-/// have [`to_best`] keep registers.
+/// The rest of [`to_best`] where the switch is recorded, or where something is to be done at each, in a section of its own then. By one
+/// call, or that would keep registers for the sake of two.
 #[inline(never)]
-fn to_best_watched<K: Kind, R>(
+fn to_best_apart<K: Kind, R>(
     mut section: Section<K, Scheduled>,
+    next: usize,
+    prev: MaybeUninit<TcbRef>,
     switches: impl FnOnce(Switch) -> R,
     stays: impl FnOnce(Section<K, Scheduled>) -> R,
 ) -> R {
     let cpu = CpuRef::this();
-    if section.cpu(cpu).is_watched() {
+    if next == core::ptr::from_ref(cpu.block()) as usize {
+        core::hint::cold_path();
         percpu::set_need_resched();
         section = section.reopen();
+        let next = section.cpu(cpu).rq.pick_next();
+        return to_chosen(section, cpu, TcbRef::current(), next, switches, stays);
     }
-    let next = section.cpu(cpu).rq.pick_next();
-    to_chosen(section, cpu, TcbRef::current(), next, switches, stays)
+    // SAFETY: else both are blocks.
+    let (prev, next) = unsafe { (prev.assume_init(), TcbRef::of_address(next)) };
+    record(&mut section, prev, next);
+    section.release();
+    switches(Switch { prev, next })
 }
 
 impl Switch {
