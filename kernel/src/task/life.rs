@@ -228,7 +228,6 @@ impl Task {
         // It is a thread's.
         let _ = thread::current().set_priority(self.priority.load(Relaxed));
         ring3::renew(&self.space);
-        let stack = self.program.rsp;
         let entry = match self.has_others() {
             true => self.set_out(),
             false => self.program.entry,
@@ -237,7 +236,7 @@ impl Task {
             self.begin_times();
         }
         // SAFETY: nothing of the life before is needed, and `live` has given the thread the space.
-        unsafe { ring3::enter(entry, stack, self.argument.load(Relaxed)) }
+        unsafe { ring3::enter(entry, self.argument.load(Relaxed)) }
     }
 
     /// Its thread ends its life: nobody can send to it any more, and whoever has joined the thread finds how it ended.

@@ -42,10 +42,6 @@ pub use trace::TaskSink;
 /// A message: six words, which are copied from task to task.
 pub type Message = [u64; abi::WORDS];
 
-/// Bytes at the beginning of a thread's stack that are the thread's own; the base of `fs` is where they are.
-#[doc(hidden)]
-pub const OWN: usize = 128;
-
 /// Another task, by the number of the handle: its place among the `peers` that the manifest gives this task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer(u32);
@@ -162,12 +158,9 @@ macro_rules! entry {
             ".global takt_task_start",
             "takt_task_start:",
             "xor ebp, ebp",
-            "sub rsp, {own}",
-            "wrfsbase rsp",
             "call takt_task_main",
             "ud2",
             ".text",
-            own = const $crate::OWN,
         );
     };
 }
@@ -196,11 +189,8 @@ macro_rules! thread {
             extern "C" fn start() -> ! {
                 ::core::arch::naked_asm!(
                     "xor ebp, ebp",
-                    "sub rsp, {own}",
-                    "wrfsbase rsp",
                     "call {main}",
                     "ud2",
-                    own = const $crate::OWN,
                     main = sym main,
                 )
             }

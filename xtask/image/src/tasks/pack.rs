@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use object::elf::{FileHeader64, PF_W, PF_X, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSymbol};
-use takt_abi::REGION;
+use takt_abi::{OWN, REGION};
 
 use super::build::base;
 use super::manifest::{Dma, Manifest, Mapped, Right, SemaphoreRight, Source, Task};
@@ -333,7 +333,7 @@ fn declare(manifest: &Manifest, programs: &[Program], number: usize) -> Result<S
         !threads.is_empty(),
         task.priority,
         task.cpu,
-        manifest.stack_top(number),
+        manifest.stack_top(number) - OWN as u64,
         base(first),
         program.data.at,
         program.data_size,
