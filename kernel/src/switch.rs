@@ -72,6 +72,18 @@ pub(crate) fn to<K: Kind>(
     Switch { prev, next }
 }
 
+/// The same where it is known that nothing but that is to be done.
+#[cfg_attr(feature = "fast-paths", inline(always))]
+fn to_unwatched<K: Kind>(section: Section<K, Scheduled>, prev: TcbRef, next: TcbRef) -> Switch {
+    if probe::is_switch_recorded(section.look_at(next)) {
+        core::hint::cold_path();
+        return to_watched(section.into_switching(), prev, next);
+    }
+    tcb::set_current(next);
+    section.release();
+    Switch { prev, next }
+}
+
 /// The same where the switch is recorded, or something else is to be done at each. What else there may be is apart: a call of
 /// it would have this function keep registers.
 #[inline(never)]
@@ -185,6 +197,7 @@ fn to_best<K: Kind, R>(
         }
     };
     core::hint::cold_path();
+    proof::only_with!("counting at switches|takt_kernel::probe::places::SWITCH");
     to_best_apart(section, noted.0, noted.1, switches, stays)
 }
 
@@ -201,6 +214,7 @@ fn to_best_apart<K: Kind, R>(
     let cpu = CpuRef::this();
     if next == core::ptr::from_ref(cpu.block()) as usize {
         core::hint::cold_path();
+        proof::only_with!("counting at switches");
         percpu::set_need_resched();
         section = section.reopen();
         let next = section.cpu(cpu).rq.pick_next();
@@ -356,7 +370,7 @@ pub(crate) fn blocked(
         return blocked_apart(section);
     }
     let _ = section.cpu(cpu).rq.pick_other();
-    Handoff::switch(to(section, cpu, prev, next))
+    Handoff::switch(to_unwatched(section, prev, next))
 }
 
 /// The caller's section ends, and another one begins with the switch. Who is woken in between goes on, and who is preempted
@@ -394,13 +408,18 @@ impl<K: Kind> Due<K> for AtOnce {
             percpu::set_need_resched();
             section.release();
             Handoff::done(Ok(()))
-        } else if percpu::is_calm() && !section.cpu(cpu).is_watched() {
-            // Nothing forbids the switch, none was due, and there is nothing else to be done.
-            let _ = section.cpu(cpu).rq.pick_other();
-            Handoff::switch(to(section, cpu, TcbRef::current(), t))
-        } else {
+        } else if !percpu::is_calm() {
             percpu::set_need_resched();
             Handoff::end(section)
+        } else if section.cpu(cpu).is_watched() {
+            core::hint::cold_path();
+            proof::only_with!("counting at switches");
+            percpu::set_need_resched();
+            Handoff::end_apart(section)
+        } else {
+            // Nothing forbids the switch, and none was due.
+            let _ = section.cpu(cpu).rq.pick_other();
+            Handoff::switch(to_unwatched(section, TcbRef::current(), t))
         }
     }
 }

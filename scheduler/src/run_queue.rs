@@ -309,7 +309,7 @@ impl RunQueue {
     ) -> bool {
         debug_assert!(!self.is_idle(), "the idle thread cannot block");
         let me = self.running;
-        if !self.best.is_as(me) {
+        if !self.best.is(me) {
             core::hint::cold_path();
             return false;
         }
