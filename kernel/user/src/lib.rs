@@ -28,6 +28,9 @@ mod time;
 pub mod timerlat;
 mod trace;
 
+/// For macros: a path from the root is the caller's to say what it means.
+#[doc(hidden)]
+pub use core as __core;
 pub use lease::{Info, Lease, Leased};
 pub use syscall::{exit, feed, null, receive, reply, reply_and_receive, sleep_until, yield_now};
 pub use takt_abi as abi;
@@ -153,7 +156,7 @@ macro_rules! entry {
             $crate::exit(0)
         }
 
-        ::core::arch::global_asm!(
+        $crate::__core::arch::global_asm!(
             ".section .text.start, \"ax\"",
             ".global takt_task_start",
             "takt_task_start:",
@@ -184,10 +187,10 @@ macro_rules! thread {
             }
 
             #[unsafe(naked)]
-            #[unsafe(export_name = ::core::concat!("takt_thread_", ::core::stringify!($name)))]
+            #[unsafe(export_name = $crate::__core::concat!("takt_thread_", $crate::__core::stringify!($name)))]
             #[unsafe(link_section = ".text.thread")]
             extern "C" fn start() -> ! {
-                ::core::arch::naked_asm!(
+                $crate::__core::arch::naked_asm!(
                     "xor ebp, ebp",
                     "call {main}",
                     "ud2",
@@ -201,7 +204,7 @@ macro_rules! thread {
 /// Writes a line to the log, as `format!` makes it; it is cut behind [`abi::MAX_LOG`] bytes.
 #[macro_export]
 macro_rules! log {
-    ($($text:tt)+) => { $crate::log(::core::format_args!($($text)+)) };
+    ($($text:tt)+) => { $crate::log($crate::__core::format_args!($($text)+)) };
 }
 
 #[cfg(feature = "task")]
