@@ -228,6 +228,9 @@ fn far_deadlines_are_in_nobodys_way() {
             }
         }
         println!("{far:x}: {nr_long} of {nr} took longer");
-        assert!(100 * nr_long <= nr, "{far:x}: {nr_long} of {nr} took longer");
+        assert!(
+            100 * nr_long <= nr,
+            "{far:x}: {nr_long} of {nr} took longer"
+        );
     }
 }
