@@ -24,7 +24,7 @@ const AHEAD: u64 = 400;
 const WINDOW: u64 = 1_200;
 
 /// How many wait for each other, and how late an interrupt and a more important thread may be: several interrupts come before a thread.
-const LIMITS: [(usize, u64, u64); 3] = [(1, 340, 510), (4, 570, 1_330), (5, 715, 1_950)];
+const LIMITS: [(usize, u64, u64); 3] = [(1, 340, 510), (4, 570, 1_350), (5, 730, 2_000)];
 
 static LATE: AtomicU64 = AtomicU64::new(0);
 
