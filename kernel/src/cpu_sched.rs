@@ -39,6 +39,9 @@ pub(crate) struct CpuSched {
     /// The account that the running thread is charged to.
     #[cfg(feature = "tasks")]
     pub(crate) charged: Option<&'static crate::task::account::Account>,
+    /// A bit for each task that was throttled and whose next period is yet to be waited for.
+    #[cfg(feature = "tasks")]
+    pub(crate) to_refill: u64,
 }
 
 impl CpuSched {
@@ -73,6 +76,7 @@ impl CpuSched {
         #[cfg(feature = "tasks")]
         {
             self.charged = None;
+            self.to_refill = 0;
         }
     }
 }

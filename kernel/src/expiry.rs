@@ -262,5 +262,7 @@ pub(crate) fn do_deferred(_: usize, _: Expiry) {
         }
         #[cfg(feature = "tasks")]
         Left::Tell(number) => overrun::tell(number),
+        #[cfg(feature = "tasks")]
+        Left::Refill(number) => overrun::await_period(number),
     });
 }

@@ -27,6 +27,17 @@ pub(crate) fn insert(scheduled: &mut Scheduled, id: TimerId, deadline: Instant) 
     }
 }
 
+/// [`insert`] in the timer's interrupt, whose end sets the hardware.
+#[cfg(feature = "tasks")]
+pub(crate) fn insert_at_expiry(scheduled: &mut Scheduled, id: TimerId, deadline: Instant) {
+    trace!(timer_start, id.raw(), deadline.cycles());
+    let timers = &mut scheduled.cpu(CpuRef::this()).timers;
+    // The slice's has a place of its own. Most other places are at hand.
+    if id == SLICE || timers.is_empty() || timers.insert_at_hand(id, deadline).is_none() {
+        let _: Inserted = timers.insert(id, deadline);
+    }
+}
+
 /// Arms the slice's timer, or moves it to an earlier time: shorter than [`insert`], for switches. Where that makes it the earliest,
 /// the hardware is set by an interrupt that comes behind the switch.
 #[inline(always)]

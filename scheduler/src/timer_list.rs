@@ -32,6 +32,10 @@ const MANY: u64 = 3;
 const FAR: u32 = 2;
 /// How many more searches show that slots have the wrong length than the right one, until it is changed.
 const PATIENCE: u32 = 8;
+/// As many at most, however often slots have become shorter and longer in turn.
+const MOST_PATIENCE: u32 = 64;
+/// Two to this power of cycles, some days, is farther than slots are made to reach: with slots of that length all others would share one.
+const FARTHEST: u32 = 50;
 
 /// The neighbours in the list.
 #[derive(Clone, Copy, Debug)]
@@ -245,7 +249,8 @@ impl<T: Deadline, const N: usize> TimerList<T, N> {
             has_begun: true,
             ..Place::START
         };
-        self.misfits = self.misfits.saturating_sub(1);
+        let misfits = self.misfits;
+        self.misfits = misfits.saturating_sub(1);
         let first = self.slot(self.earliest());
         let mut slot = self.slot(deadline);
         let mut ahead = slot.wrapping_sub(first);
@@ -253,6 +258,10 @@ impl<T: Deadline, const N: usize> TimerList<T, N> {
             core::hint::cold_path();
             if slot < first {
                 return;
+            }
+            if self.is_beyond(deadline) {
+                // What it takes says nothing of slots.
+                self.misfits = misfits;
             }
             place.has_slot = false;
             ahead = SLOTS as u64 - 1;
@@ -385,9 +394,12 @@ impl<T: Deadline, const N: usize> TimerList<T, N> {
     #[cold]
     #[inline(never)]
     fn misfit(&mut self, deadline: T, place: &Place) {
+        if !place.has_slot && self.is_beyond(deadline) {
+            return;
+        }
         // What has no slot is looked for along all the others of that kind.
         self.misfits += if place.has_slot { 2 } else { 4 };
-        if self.misfits < self.patience.saturating_mul(2) {
+        if self.misfits < 2 * self.patience {
             return;
         }
         self.fit(if place.has_slot {
@@ -404,9 +416,20 @@ impl<T: Deadline, const N: usize> TimerList<T, N> {
             }
             (self.span.saturating_sub(1)).min((2 * (passed / MANY) + 1).ilog2())
         } else {
-            let distance = (deadline.cycles()).saturating_sub(self.earliest().cycles());
-            (distance | 1).ilog2().saturating_sub(FAR)
+            (self.distance(deadline) | 1).ilog2().saturating_sub(FAR)
         });
+    }
+
+    /// How far a deadline is behind the earliest.
+    fn distance(&self, deadline: T) -> u64 {
+        (deadline.cycles()).saturating_sub(self.earliest().cycles())
+    }
+
+    /// Whether it is so far behind that slots are not made to reach there.
+    #[cold]
+    #[inline(never)]
+    fn is_beyond(&self, deadline: T) -> bool {
+        self.distance(deadline) >> FARTHEST != 0
     }
 
     /// Gives slots another length, and names no timer until searches come by. Takes more misfits the next time if slots
@@ -414,7 +437,7 @@ impl<T: Deadline, const N: usize> TimerList<T, N> {
     fn fit(&mut self, span: u32) {
         let is_longer = span > self.span;
         if is_longer != self.was_longer {
-            self.patience = self.patience.saturating_mul(2);
+            self.patience = (2 * self.patience).min(MOST_PATIENCE);
         }
         self.was_longer = is_longer;
         self.misfits = 0;

@@ -6,7 +6,7 @@
 //! a period at most. All of it takes the same time whatever else there is, but for what a chain of lent priorities takes.
 //!
 //! It is done in steps, an interrupt for each, so that whatever else is due comes in between: the task is throttled, or its call
-//! ended; the timer for what is deferred walks along the chain, and comes once more to tell the supervisor.
+//! ended; the timer for what is deferred arms that of the next period, tells the supervisor, and walks along the chain.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -24,7 +24,6 @@ use crate::probe::trace;
 use crate::sched;
 use crate::section::{self, Scheduled};
 use crate::soft_timer::{self, Expiry};
-use crate::task::account::Account;
 use crate::thread::tcb::{THROTTLED, TcbRef};
 use crate::timers;
 
@@ -99,7 +98,7 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
         return false;
     };
     if account.charge(now) {
-        timers::insert(scheduled, timers::SLICE, account.exhaustion());
+        timers::insert_at_expiry(scheduled, timers::SLICE, account.exhaustion());
         return true;
     }
     let me = TcbRef::current();
@@ -130,11 +129,15 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
     match what {
         STOPS => task.stop_at_next(me, FaultKind::BudgetOverrun),
         // The walk that follows finds whose account the running thread is charged to.
-        ENDS_CALL => task.end_wait(scheduled, Error::BudgetSpent),
-        _ => task.throttle(scheduled, cpu, account),
+        ENDS_CALL => {
+            if let Some(owner) = task.end_wait_only(scheduled, Error::BudgetSpent) {
+                deferred::walk_at_expiry(scheduled, owner);
+            }
+        }
+        _ => task.throttle(scheduled, cpu),
     }
     if is_first && what != STOPS {
-        scheduled.nest(|| deferred::tell(task.number()));
+        deferred::tell(scheduled, task.number());
     }
     true
 }
@@ -144,6 +147,20 @@ pub(crate) fn tell(number: usize) {
     if let Some(task) = all().get(number) {
         task.tell_supervisor();
     }
+}
+
+/// The task of this number is throttled up to its period's end: the timer comes then. In the interrupt for what is deferred.
+pub(crate) fn await_period(number: usize) {
+    let Some(task) = all().get(number) else {
+        return;
+    };
+    let mut section = section::own_irq();
+    let is_throttled = section.look_at(task.port.thread()).state & THROTTLED != 0;
+    if let (Some(account), true) = (task.account(), is_throttled) {
+        let id = soft_timer::kernels(timer_of(number));
+        timers::insert_at_expiry(&mut section, id, account.end());
+    }
+    section.release();
 }
 
 /// The period of this task begins anew.
@@ -177,7 +194,7 @@ impl Task {
     }
 
     /// The running thread, which is the task's, does not run before the period's end, wherever it is.
-    fn throttle(&self, scheduled: &mut Scheduled, cpu: CpuRef, account: &Account) {
+    fn throttle(&self, scheduled: &mut Scheduled, cpu: CpuRef) {
         let me = TcbRef::current();
         let (tid, prio) = (me.tid(), me.prio());
         // With the lock of threads: another CPU may release it at this moment, if it is suspended.
@@ -192,8 +209,7 @@ impl Task {
             rq.dequeue(links, tid, prio);
         }
         percpu::set_need_resched();
-        let id = soft_timer::kernels(timer_of(self.number()));
-        timers::insert(scheduled, id, account.end());
+        deferred::refill(scheduled, self.number());
     }
 
     /// Whether its thread waits for a reply, or is about to.

@@ -5,6 +5,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use takt_abi::{Error, FaultKind, WORDS};
+use takt_scheduler::ThreadId;
 
 use super::fault::Pending;
 use super::frame::Frame;
@@ -66,6 +67,18 @@ impl Task {
 
     /// Its thread, which belongs to this CPU, waits no longer, if it waits for what tasks wait for: its call gives this error.
     pub(super) fn end_wait(&self, scheduled: &mut Scheduled, error: Error) {
+        if let Some(owner) = self.end_wait_only(scheduled, error) {
+            scheduled.nest(|| deferred::walk_on(owner));
+        }
+    }
+
+    /// Its thread, which belongs to this CPU, waits no longer, if it waits for what tasks wait for: its call gives this error. Gives who
+    /// had to answer that, from whom on a walk takes back what the thread has lent.
+    pub(super) fn end_wait_only(
+        &self,
+        scheduled: &mut Scheduled,
+        error: Error,
+    ) -> Option<ThreadId> {
         let thread = self.port.thread();
         let owner = scheduled.with_chains(|kernel| {
             let mutex = kernel.mutex_of(thread);
@@ -101,13 +114,12 @@ impl Task {
             Some(mutex.waiter_gone(kernel, thread))
         });
         let Some(owner) = owner else {
-            return self.end_take(scheduled, thread, error);
+            self.end_take(scheduled, thread, error);
+            return None;
         };
         // Who sleeps does not do that.
         timers::cancel(scheduled, wait::timeout_id(thread.tid()));
         sched::wake(scheduled, thread, Woken::Object);
-        if let Some(owner) = owner {
-            scheduled.nest(|| deferred::walk_on(owner));
-        }
+        owner
     }
 }
