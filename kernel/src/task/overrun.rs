@@ -18,7 +18,7 @@ use super::program::{Budget, Overrun};
 use crate::arch::interrupts;
 use crate::arch::percpu::{self, CpuRef};
 use crate::budget;
-use crate::clock::{Cycles, Instant};
+use crate::clock::{Cycles, Instant, Nanos};
 use crate::deferred;
 use crate::probe::trace;
 use crate::sched;
@@ -31,6 +31,9 @@ use crate::timers;
 const THROTTLES: u32 = 0;
 const STOPS: u32 = 1;
 const ENDS_CALL: u32 = 2;
+
+/// How soon it is looked again at a task that is to stop.
+const AGAIN: Nanos = Nanos::from_micros(20);
 
 /// The timer, among the kernel's own, by which a task's period begins anew.
 const fn timer_of(number: usize) -> usize {
@@ -119,7 +122,10 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
         false => ENDS_CALL,
         // To begin anew once more would not make up for that.
         true if is_first && !account.is_owing() && task.faults_at_overrun() => STOPS,
-        true if task.pending.is_some() => return true,
+        true if task.pending.is_some() => {
+            task.look_again(scheduled, now);
+            return true;
+        }
         true => THROTTLES,
     };
     if is_first {
@@ -127,7 +133,10 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
         trace!(budget_overrun, task.port.thread().tid().raw(), what);
     }
     match what {
-        STOPS => task.stop_at_next(me, FaultKind::BudgetOverrun),
+        STOPS => {
+            task.stop_at_next(me, FaultKind::BudgetOverrun);
+            task.look_again(scheduled, now);
+        }
         // The walk that follows finds whose account the running thread is charged to.
         ENDS_CALL => {
             if let Some(owner) = task.end_wait_only(scheduled, Error::BudgetSpent) {
@@ -171,10 +180,25 @@ fn refill(number: usize, _: Expiry) {
     let mut section = section::own_irq();
     trace!(budget_refill, task.port.thread().tid().raw());
     task.unthrottle(&mut section);
+    // It may have been about to wait when it was to be stopped.
+    if task.pending.is_some() && task.is_alive() {
+        task.end_wait(&mut section, Error::Dead);
+        if !Task::is_in_ring_3(task.port.thread()) {
+            task.look_again(&mut section, Instant::now());
+        }
+    }
     section.release();
 }
 
 impl Task {
+    /// It is looked again soon whether it has come out of the kernel, where it may be about to wait.
+    #[cold]
+    #[inline(never)]
+    fn look_again(&self, scheduled: &mut Scheduled, now: Instant) {
+        let again = now + AGAIN.to_cycles();
+        timers::insert(scheduled, soft_timer::kernels(timer_of(self.number())), again);
+    }
+
     /// If its thread, which belongs to this CPU, is throttled, it is no more.
     pub(super) fn unthrottle(&self, scheduled: &mut Scheduled) {
         let thread = self.port.thread();

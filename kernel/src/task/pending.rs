@@ -41,9 +41,11 @@ impl Task {
         // SAFETY: a trap frame lies before the block, and nobody changes it now.
         let cs = unsafe { (*thread.frame()).cs };
         // In a call of the running thread the trap frame is that of an interrupt which is over.
-        let is_interrupted =
-            thread == TcbRef::current() && percpu::preempt_byte() & percpu::HARDIRQ != 0;
-        (is_interrupted || switch::is_preempted(thread)) && cs & 3 != 0
+        let is_interrupted = match thread == TcbRef::current() {
+            true => percpu::preempt_byte() & percpu::HARDIRQ != 0,
+            false => switch::is_preempted(thread),
+        };
+        is_interrupted && cs & 3 != 0
     }
 
     /// Its thread, which goes on at [`Pending::PLACE`] and would have at `rip`, is to have this fault, unless one is in store already.

@@ -56,6 +56,21 @@ pub(crate) fn run(what: u64) {
         7 => exit(asks(what >> 8, 1_000_000, [WORK, 3_000_000, 0, 0, 0, 0])),
         8 => exit(asks(what >> 8, 0, [4; 6])),
         12 => exit(asks(what >> 8, 0, [HAVE_WORK_DONE, 3_000_000, 0, 0, 0, 0])),
+        16 => {
+            sleep_until(Instant::after(Nanos::from_millis(2)));
+            work_until(Instant::after(Nanos::new(200_000 - (what >> 8))));
+            exit(match SERVER.call([WORK, 20_000_000, 0, 0, 0, 0]) {
+                Ok(_) => 1,
+                Err(Error::BudgetSpent) => 2,
+                _ => 3,
+            });
+        }
+        17 => {
+            sleep_until(Instant::after(Nanos::from_millis(2)));
+            work_until(Instant::after(Nanos::new(200_000 - (what >> 8))));
+            let _ = receive(1, Instant::after(Nanos::from_millis(500)));
+            exit(4);
+        }
         13 => sleep_until(Instant::after(Nanos::from_millis(60))),
         15 => {
             let ends = [[PASS_ON, 0, 0, 0, 0, 0], [0; 6]].map(|it| SERVER.call(it).is_ok());
