@@ -102,6 +102,7 @@ impl Program {
                 program.data = loaded;
                 program.data_size = size.next_multiple_of(PAGE);
             } else {
+                check_whole(loaded.bytes.len(), size)?;
                 program.segments.push(loaded);
             }
         }
@@ -146,6 +147,17 @@ impl Program {
         );
         Ok(())
     }
+}
+
+/// Looks whether a segment that is not written to is in the file as long as it is in memory: the kernel maps what the file has, and the
+/// host takes addresses for the task's by what is in memory.
+fn check_whole(in_file: usize, in_memory: usize) -> Result<()> {
+    ensure!(
+        in_file == in_memory,
+        "a segment that is not written to has {in_file} bytes in the file and {in_memory} in memory: its code has a section without \
+         contents (@nobits)"
+    );
+    Ok(())
 }
 
 /// Where the further threads begin that an ELF file declares, by their names.
@@ -481,4 +493,15 @@ pub(super) fn update(path: &Path, bytes: &[u8]) -> Result<()> {
         return Ok(());
     }
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_written_to_is_whole_in_the_file() {
+        check_whole(0x12, 0x12).unwrap();
+        assert!(check_whole(0x12, 0x50_0000).is_err());
+    }
 }
