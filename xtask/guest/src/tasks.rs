@@ -48,7 +48,7 @@ impl Task {
     /// Whether its debug information is read. What could end the reader is not, which is said once.
     pub(crate) fn has_lines(&self) -> bool {
         *self.has_lines.get_or_init(|| {
-            let checked = || Ok(debug_info::check(&self.elf.dwarf()?)?);
+            let checked = || debug_info::check(&self.elf.dwarf()?);
             let checked = catch_unwind(AssertUnwindSafe(checked));
             let checked = checked.unwrap_or_else(|_| Err(anyhow!("it makes no sense")));
             if let Err(error) = &checked {
