@@ -69,9 +69,13 @@ impl Task {
             false => symbol().into_iter().collect(),
         };
         let names = catch_unwind(AssertUnwindSafe(names)).unwrap_or_default();
-        let shown = |name: String| term::in_line(&name.chars().take(MAX_NAME).collect::<String>());
-        names.into_iter().map(shown).collect()
+        names.iter().map(|name| shown(name)).collect()
     }
+}
+
+/// A name as it is shown: it is what the task says.
+fn shown(name: &str) -> String {
+    term::in_line(&name.chars().take(MAX_NAME).collect::<String>())
 }
 
 /// The tasks of an image, in the order of their numbers.
@@ -157,6 +161,15 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_no_more_than_a_name() {
+        assert_eq!(
+            shown("a::b (\x1b[31mc.rs\n:3)"),
+            "a::b (\\u{1b}[31mc.rs\\n:3)"
+        );
+        assert_eq!(shown(&"x".repeat(5000)).len(), MAX_NAME);
+    }
 
     #[test]
     fn text_without_tasks_stays_as_it_is() {

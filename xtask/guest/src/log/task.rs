@@ -99,9 +99,9 @@ struct Texts {
 }
 
 impl Texts {
-    fn of(elf: &Elf) -> Self {
+    fn of(symbols: Vec<(u64, Symbol)>) -> Self {
         let mut texts = Self::default();
-        for (number, symbol) in symbols(&elf.data) {
+        for (number, symbol) in symbols {
             match &*symbol.tag {
                 TIMESTAMP => texts.timestamp = Some(symbol.data),
                 FLAG => texts.flags += symbol.data.len(),
@@ -122,8 +122,12 @@ impl Texts {
 ///
 /// Which not, and why.
 pub fn check(elf: &[u8]) -> Result<()> {
+    check_symbols(symbols(elf))
+}
+
+fn check_symbols(symbols: Vec<(u64, Symbol)>) -> Result<()> {
     let mut known = BTreeMap::new();
-    for (number, symbol) in symbols(elf) {
+    for (number, symbol) in symbols {
         let text = || format!("its log has the string {:?}", symbol.data);
         if !matches!(&*symbol.tag, "defmt_str" | FLAG) {
             check_format(&symbol.data).with_context(text)?;
@@ -173,7 +177,7 @@ fn check_format(format: &str) -> Result<()> {
 
 /// The number of the kernel's frame; an image without tasks has none.
 pub(super) fn format_of(image: &Elf) -> Option<u64> {
-    let texts = Texts::of(image).by_number;
+    let texts = Texts::of(symbols(&image.data)).by_number;
     let found = texts.iter().find(|(_, text)| *text == FORMAT);
     found.map(|(number, _)| *number)
 }
@@ -198,7 +202,7 @@ impl Formats {
             let locations = (task.has_lines()).then(|| table.get_locations(&elf.data).ok());
             Some(Read {
                 locations: locations.flatten().unwrap_or_default(),
-                texts: Texts::of(elf),
+                texts: Texts::of(symbols(&elf.data)),
                 table,
             })
         };
@@ -433,6 +437,33 @@ mod tests {
             assert!(error.contains("4096") || error.contains("130"), "{error}");
             // And nothing of it is decoded.
             assert_eq!(walk(&texts(&[(1, bad)]), &[1, 0, 0, 0]), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn each_string_has_an_address_of_its_own() {
+        let symbols = |all: &[(u64, &str, &str)]| {
+            let symbol = |(number, tag, data): &(u64, &str, &str)| {
+                let (tag, data) = ((*tag).to_owned(), (*data).to_owned());
+                (*number, Symbol { tag, data })
+            };
+            all.iter().map(symbol).collect::<Vec<_>>()
+        };
+        let info = (1, "defmt_info", "{=u8}");
+        check_symbols(symbols(&[
+            info,
+            (2, "defmt_str", "{9999=}"),
+            (3, "mine", "x"),
+        ]))
+        .unwrap();
+        check_symbols(symbols(&[(2, "defmt_info", "{9999=u8}")])).unwrap_err();
+        for tag in ["defmt_info", "mine", TIMESTAMP, FLAG] {
+            let two = [info, (1, tag, "x")];
+            check_symbols(symbols(&two)).unwrap_err();
+            // What decodes an image that has them all the same looks at one.
+            let texts = Texts::of(symbols(&two));
+            let expected = if tag == "defmt_info" { "x" } else { "{=u8}" };
+            assert_eq!(texts.by_number[&1], expected, "{tag}");
         }
     }
 
