@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use gimli::{AttributeValue, Dwarf, Reader, Section, Unit, UnitHeader};
 
-/// How deep entries are nested: each level takes some kilobytes of the reader's stack. Compilers' have a fifth of it.
+/// How deep entries are nested: each level takes some kilobytes of the reader's stack. Takt's own image has 65 levels.
 const MAX_DEPTH: isize = 256;
 /// Memory that its readers may take, in bytes, roughly.
 const MAX_MEMORY: usize = 256 << 20;
