@@ -220,8 +220,10 @@ fn to_best_apart<K: Kind, R>(
         let next = section.cpu(cpu).rq.pick_next();
         return to_chosen(section, cpu, TcbRef::current(), next, switches, stays);
     }
-    // SAFETY: else both are blocks.
-    let (prev, next) = unsafe { (prev.assume_init(), TcbRef::of_address(next)) };
+    // SAFETY: else it was given.
+    let prev = unsafe { prev.assume_init() };
+    // SAFETY: and this is a block's.
+    let next = unsafe { TcbRef::of_address(next) };
     record(&mut section, prev, next);
     section.release();
     switches(Switch { prev, next })

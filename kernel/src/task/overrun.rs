@@ -196,7 +196,11 @@ impl Task {
     #[inline(never)]
     fn look_again(&self, scheduled: &mut Scheduled, now: Instant) {
         let again = now + AGAIN.to_cycles();
-        timers::insert(scheduled, soft_timer::kernels(timer_of(self.number())), again);
+        timers::insert(
+            scheduled,
+            soft_timer::kernels(timer_of(self.number())),
+            again,
+        );
     }
 
     /// If its thread, which belongs to this CPU, is throttled, it is no more.

@@ -174,7 +174,9 @@ pub fn tell(kept: &Kept) {
 fn first_use(elf: &Elf, border: u64) -> Result<Option<Use>> {
     let functions = elf.functions();
     let toolchains = elf.symbol(NAMED_END).unwrap_or(border)..border;
-    let mut among = functions.iter().filter(|it| toolchains.contains(&it.0));
+    let mut among = functions
+        .iter()
+        .filter(|it| toolchains.contains(&it.0) && it.1 != NAMED_END);
     if let Some((address, _)) = among.find(|it| !is_toolchains(&it.1)) {
         return Ok(Some(describe(elf, &functions, *address)));
     }
