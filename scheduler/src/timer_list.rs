@@ -249,8 +249,7 @@ impl<T: Deadline, const N: usize> TimerList<T, N> {
             has_begun: true,
             ..Place::START
         };
-        let misfits = self.misfits;
-        self.misfits = misfits.saturating_sub(1);
+        self.misfits = self.misfits.saturating_sub(1);
         let first = self.slot(self.earliest());
         let mut slot = self.slot(deadline);
         let mut ahead = slot.wrapping_sub(first);
@@ -258,10 +257,6 @@ impl<T: Deadline, const N: usize> TimerList<T, N> {
             core::hint::cold_path();
             if slot < first {
                 return;
-            }
-            if self.is_beyond(deadline) {
-                // What it takes says nothing of slots.
-                self.misfits = misfits;
             }
             place.has_slot = false;
             ahead = SLOTS as u64 - 1;
@@ -394,7 +389,9 @@ impl<T: Deadline, const N: usize> TimerList<T, N> {
     #[cold]
     #[inline(never)]
     fn misfit(&mut self, deadline: T, place: &Place) {
-        if !place.has_slot && self.is_beyond(deadline) {
+        if !place.has_slot && self.distance(deadline) >> FARTHEST != 0 {
+            // What that takes says nothing of slots, nor does that it was looked up.
+            self.misfits += 1;
             return;
         }
         // What has no slot is looked for along all the others of that kind.
@@ -423,13 +420,6 @@ impl<T: Deadline, const N: usize> TimerList<T, N> {
     /// How far a deadline is behind the earliest.
     fn distance(&self, deadline: T) -> u64 {
         (deadline.cycles()).saturating_sub(self.earliest().cycles())
-    }
-
-    /// Whether it is so far behind that slots are not made to reach there.
-    #[cold]
-    #[inline(never)]
-    fn is_beyond(&self, deadline: T) -> bool {
-        self.distance(deadline) >> FARTHEST != 0
     }
 
     /// Gives slots another length, and names no timer until searches come by. Takes more misfits the next time if slots
