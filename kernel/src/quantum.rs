@@ -13,7 +13,7 @@ use crate::budget;
 use crate::clock::{Cycles, Instant};
 use crate::section::Scheduled;
 use crate::thread::tcb::TcbRef;
-use crate::timers::{self, SLICE};
+use crate::timers::{self, Arming, SLICE};
 
 /// On a CPU with round-robin threads this one has come to wait behind the running one, or is that and has another priority: it
 /// may be an equal from now on. Whether it goes on is then looked at anew where switches are, and its quantum begins there.
@@ -40,7 +40,7 @@ pub(crate) fn start_quantum(scheduled: &mut Scheduled, cpu: CpuRef) {
     };
     if scheduled.cpu(cpu).quantum_end == Instant::NEVER {
         scheduled.cpu(cpu).quantum_end = end;
-        timers::hasten_slice(scheduled, cpu, end);
+        timers::hasten_slice(scheduled, cpu, end, Arming::Now);
     }
 }
 
@@ -103,6 +103,7 @@ pub(crate) fn switch_quantum(
     prev: TcbRef,
     next: TcbRef,
     now: Instant,
+    arming: Arming,
 ) {
     let end = core::mem::replace(&mut scheduled.cpu(cpu).quantum_end, Instant::NEVER);
     let left = scheduled.thread(prev);
@@ -118,6 +119,6 @@ pub(crate) fn switch_quantum(
     }
     if let Some(end) = quantum_end(scheduled, cpu, next, now) {
         scheduled.cpu(cpu).quantum_end = end;
-        timers::hasten_slice(scheduled, cpu, end);
+        timers::hasten_slice(scheduled, cpu, end, arming);
     }
 }

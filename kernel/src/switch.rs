@@ -24,6 +24,7 @@ use crate::quantum;
 use crate::sched::{self, Inserted};
 use crate::section::{self, Irq, Kind, Lent, Scheduled, Section, Thread};
 use crate::thread::tcb::{self, TcbRef};
+use crate::timers::Arming;
 
 /// A switch that is noted: only the registers are still those of the thread that is left. Interrupts are off, and the
 /// section is over.
@@ -59,13 +60,14 @@ pub(crate) fn to<K: Kind>(
     cpu: CpuRef,
     prev: TcbRef,
     next: TcbRef,
+    arming: Arming,
 ) -> Switch {
     if section.cpu(cpu).is_watched() || probe::is_switch_recorded(section.look_at(next)) {
         core::hint::cold_path();
         if section.cpu(cpu).is_watched() {
             proof::only_with!("counting at switches|takt_kernel::probe::places::SWITCH");
         }
-        return to_watched(section.into_switching(), prev, next);
+        return to_watched(section.into_switching(), prev, next, arming);
     }
     tcb::set_current(next);
     section.release();
@@ -77,7 +79,7 @@ pub(crate) fn to<K: Kind>(
 fn to_unwatched<K: Kind>(section: Section<K, Scheduled>, prev: TcbRef, next: TcbRef) -> Switch {
     if probe::is_switch_recorded(section.look_at(next)) {
         core::hint::cold_path();
-        return to_watched(section.into_switching(), prev, next);
+        return to_watched(section.into_switching(), prev, next, Arming::Now);
     }
     tcb::set_current(next);
     section.release();
@@ -87,11 +89,16 @@ fn to_unwatched<K: Kind>(section: Section<K, Scheduled>, prev: TcbRef, next: Tcb
 /// The same where the switch is recorded, or something else is to be done at each. What else there may be is apart: a call of
 /// it would have this function keep registers.
 #[inline(never)]
-fn to_watched(mut section: Section<Irq, Scheduled>, prev: TcbRef, next: TcbRef) -> Switch {
+fn to_watched(
+    mut section: Section<Irq, Scheduled>,
+    prev: TcbRef,
+    next: TcbRef,
+    arming: Arming,
+) -> Switch {
     let cpu = CpuRef::this();
     if section.cpu(cpu).is_watched() {
         core::hint::cold_path();
-        watched(&mut section, cpu, prev, next);
+        watched(&mut section, cpu, prev, next, arming);
     }
     record(&mut section, prev, next);
     section.release();
@@ -111,7 +118,7 @@ pub(crate) fn commit(scheduled: &mut Scheduled, prev: TcbRef, next: TcbRef) {
 #[cold]
 #[inline(never)]
 fn watched_apart(scheduled: &mut Scheduled, cpu: CpuRef, prev: TcbRef, next: TcbRef) {
-    watched(scheduled, cpu, prev, next);
+    watched(scheduled, cpu, prev, next, Arming::Now);
 }
 
 /// Notes the switch, with a record of it if it is recorded.
@@ -128,14 +135,14 @@ fn record(scheduled: &mut Scheduled, prev: TcbRef, next: TcbRef) {
 /// What is to be done at a switch while someone asks for it: the time that the thread that is left has run, and the beginning
 /// of the next one's; their quanta.
 #[inline(always)]
-fn watched(scheduled: &mut Scheduled, cpu: CpuRef, prev: TcbRef, next: TcbRef) {
+fn watched(scheduled: &mut Scheduled, cpu: CpuRef, prev: TcbRef, next: TcbRef, arming: Arming) {
     proof::only_with!("counting at switches");
     let now = Instant::now();
     let (left, taken) = scheduled.two_threads(prev, next);
     left.runtime = left.runtime.ended(now);
     taken.runtime = taken.runtime.begun(now);
     taken.switches += 1;
-    quantum::switch_quantum(scheduled, cpu, prev, next, now);
+    quantum::switch_quantum(scheduled, cpu, prev, next, now, arming);
 }
 
 /// [`to`] who was chosen, if that is another; else the section goes on.
@@ -151,7 +158,7 @@ fn to_chosen<K: Kind, R>(
     match next {
         Next::Switch(tid) => {
             let next = section.cpu(cpu).thread(tid);
-            switches(to(section, cpu, prev, next))
+            switches(to(section, cpu, prev, next, Arming::Now))
         }
         Next::Stay => {
             core::hint::cold_path();

@@ -38,14 +38,30 @@ pub(crate) fn insert_at_expiry(scheduled: &mut Scheduled, id: TimerId, deadline:
     }
 }
 
-/// Arms the slice's timer, or moves it to an earlier time: shorter than [`insert`], for switches. Where that makes it the earliest,
-/// the hardware is set by an interrupt that comes behind the switch.
+/// When the hardware is set to a quantum's end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arming {
+    /// At once.
+    Now,
+    /// By an interrupt that comes behind the section: shorter, for a section that has no room for it.
+    Behind,
+}
+
+/// Arms the slice's timer, or moves it to an earlier time: shorter than [`insert`].
 #[inline(always)]
-pub(crate) fn hasten_slice(scheduled: &mut Scheduled, cpu: CpuRef, deadline: Instant) {
+pub(crate) fn hasten_slice(
+    scheduled: &mut Scheduled,
+    cpu: CpuRef,
+    deadline: Instant,
+    arming: Arming,
+) {
     if scheduled.cpu(cpu).timers.hasten_0(deadline) {
         trace!(timer_start, SLICE.raw(), deadline.cycles());
         scheduled.cpu(cpu).armed = deadline;
-        apic::arm_at_once();
+        match arming {
+            Arming::Now => apic::arm(deadline),
+            Arming::Behind => apic::arm_at_once(),
+        }
     }
 }
 
