@@ -13,7 +13,7 @@ use crate::budget;
 use crate::clock::{Cycles, Instant};
 use crate::section::Scheduled;
 use crate::thread::tcb::TcbRef;
-use crate::timers::{self, Arming, SLICE};
+use crate::timers::{self, Arming};
 
 /// On a CPU with round-robin threads this one has come to wait behind the running one, or is that and has another priority: it
 /// may be an equal from now on. Whether it goes on is then looked at anew where switches are, and its quantum begins there.
@@ -35,13 +35,15 @@ pub(crate) fn quantum_needed(scheduled: &mut Scheduled, thread: TcbRef) {
 pub(crate) fn start_quantum(scheduled: &mut Scheduled, cpu: CpuRef) {
     proof::only_with!("counting at switches");
     let running = TcbRef::of(scheduled.cpu(cpu).rq.current());
-    let Some(end) = quantum_end(scheduled, cpu, running, Instant::now()) else {
-        return;
-    };
-    if scheduled.cpu(cpu).quantum_end == Instant::NEVER {
-        scheduled.cpu(cpu).quantum_end = end;
-        timers::hasten_slice(scheduled, cpu, end, Arming::Now);
+    let mut end = scheduled.cpu(cpu).quantum_end;
+    if end == Instant::NEVER {
+        let Some(begun) = quantum_end(scheduled, cpu, running, Instant::now()) else {
+            return;
+        };
+        scheduled.cpu(cpu).quantum_end = begun;
+        end = begun;
     }
+    timers::hasten_slice(scheduled, cpu, end, Arming::Now);
 }
 
 /// When the quantum of a thread ends that runs from `now` on, if it is to be timed.
@@ -78,7 +80,8 @@ pub(crate) fn slice_ended(scheduled: &mut Scheduled, cpu: CpuRef, at: Instant) {
         return;
     }
     if end > at {
-        return timers::insert(scheduled, SLICE, end);
+        // The timer is armed for it where it is known that this thread goes on.
+        return percpu::set_need_resched();
     }
     scheduled.cpu(cpu).quantum_end = Instant::NEVER;
     let running = scheduled.running_on(cpu);

@@ -55,8 +55,12 @@ pub fn above_limits(figures: &BTreeMap<String, u64>) -> Vec<String> {
         let limit = match SECTIONS.iter().find(|it| it.0 == what) {
             Some((_, limit)) => *limit,
             None if what == "wake-max" => {
-                // What closes a circle leaves a walk to interrupts, of which two may come in between.
-                let nr_interrupts = if stretch == "circle" { 2 } else { 1 };
+                // Two may come in between: of what closes a circle, which leaves a walk to them; and a time-out's and a slice's.
+                let nr_interrupts = if ["circle", "round-robin"].contains(&stretch) {
+                    2
+                } else {
+                    1
+                };
                 WAKE + nr_interrupts * of("in-an-interrupt") + of("preemption-off")
             }
             None => continue,
