@@ -105,22 +105,6 @@ fn to_watched(
     Switch { prev, next }
 }
 
-/// Notes the switch, and does all that is to be done at one. The section goes on, but ends without another.
-#[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn commit(scheduled: &mut Scheduled, prev: TcbRef, next: TcbRef) {
-    let cpu = CpuRef::this();
-    if scheduled.cpu(cpu).is_watched() {
-        watched_apart(scheduled, cpu, prev, next);
-    }
-    record(scheduled, prev, next);
-}
-
-#[cold]
-#[inline(never)]
-fn watched_apart(scheduled: &mut Scheduled, cpu: CpuRef, prev: TcbRef, next: TcbRef) {
-    watched(scheduled, cpu, prev, next, Arming::Now);
-}
-
 /// Notes the switch, with a record of it if it is recorded.
 #[cfg_attr(feature = "fast-paths", inline(always))]
 fn record(scheduled: &mut Scheduled, prev: TcbRef, next: TcbRef) {
@@ -224,8 +208,22 @@ fn to_best_apart<K: Kind, R>(
         proof::only_with!("counting at switches");
         percpu::set_need_resched();
         section = section.reopen();
-        let next = section.cpu(cpu).rq.pick_next();
-        return to_chosen(section, cpu, TcbRef::current(), next, switches, stays);
+        return match section.cpu(cpu).rq.pick_next() {
+            Next::Switch(tid) => {
+                let (prev, next) = (TcbRef::current(), section.cpu(cpu).thread(tid));
+                switches(to_watched(
+                    section.into_switching(),
+                    prev,
+                    next,
+                    Arming::Now,
+                ))
+            }
+            Next::Stay => {
+                percpu::clear_need_resched();
+                quantum::start_quantum(&mut section, cpu);
+                stays(section)
+            }
+        };
     }
     // SAFETY: else it was given.
     let prev = unsafe { prev.assume_init() };
@@ -374,7 +372,7 @@ pub(crate) fn blocked(
 ) -> Handoff {
     let sched = section.cpu(cpu);
     let next = sched.thread(sched.rq.best());
-    if switch::is_preempted(next) || sched.is_watched() {
+    if switch::next_is_preempted(next) || sched.is_watched() {
         core::hint::cold_path();
         return blocked_apart(section);
     }
@@ -417,16 +415,11 @@ impl<K: Kind> Due<K> for AtOnce {
             percpu::set_need_resched();
             section.release();
             Handoff::done(Ok(()))
-        } else if !percpu::is_calm() {
+        } else if !percpu::is_calm() || section.cpu(cpu).is_watched() {
             percpu::set_need_resched();
             Handoff::end(section)
-        } else if section.cpu(cpu).is_watched() {
-            core::hint::cold_path();
-            proof::only_with!("counting at switches");
-            percpu::set_need_resched();
-            Handoff::end_apart(section)
         } else {
-            // Nothing forbids the switch, and none was due.
+            // Nothing forbids the switch, none was due, and there is nothing else to be done.
             let _ = section.cpu(cpu).rq.pick_other();
             Handoff::switch(to_unwatched(section, TcbRef::current(), t))
         }

@@ -18,6 +18,7 @@ pub(crate) const SLICE: TimerId = TimerId::new(0);
 
 /// Arms a timer of this CPU's, and the hardware if it is now the earliest. For [`SLICE`] above all, which has a place of
 /// its own in the queue: looking for another's takes the longer the more timers are armed.
+#[cfg(feature = "tasks")]
 #[inline(always)]
 pub(crate) fn insert(scheduled: &mut Scheduled, id: TimerId, deadline: Instant) {
     trace!(timer_start, id.raw(), deadline.cycles());
@@ -47,8 +48,8 @@ pub(crate) enum Arming {
     Behind,
 }
 
-/// Arms the slice's timer, or moves it to an earlier time: shorter than [`insert`].
-#[inline(always)]
+/// Arms the slice's timer, or moves it to an earlier time: shorter than any other's insertion.
+#[inline(never)]
 pub(crate) fn hasten_slice(
     scheduled: &mut Scheduled,
     cpu: CpuRef,
@@ -65,7 +66,7 @@ pub(crate) fn hasten_slice(
     }
 }
 
-/// [`insert`] of any timer, as the last act of a section. Where others are armed, the place is looked for in sections of
+/// Arms a timer of this CPU's, as the last act of a section. Where others are armed, the place is looked for in sections of
 /// their own, unless interrupts were off before.
 #[inline(always)]
 pub(crate) fn insert_and_leave<K: Kind>(
@@ -135,6 +136,7 @@ fn arm_first(scheduled: &mut Scheduled, deadline: Instant) {
     apic::arm(deadline);
 }
 
+#[cfg(feature = "tasks")]
 #[cold]
 #[inline(never)]
 fn arm_earliest_apart(scheduled: &mut Scheduled) {

@@ -214,6 +214,10 @@ impl Task {
         if t.state == 0 {
             sched::enqueue(scheduled, thread);
         }
+        // It may have had preemption disabled, and run on.
+        if thread == TcbRef::current() {
+            budget::recharge_running(scheduled, CpuRef::this(), Instant::now());
+        }
     }
 
     fn faults_at_overrun(&self) -> bool {

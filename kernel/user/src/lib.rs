@@ -150,8 +150,8 @@ pub struct Incoming {
 macro_rules! entry {
     ($main:path) => {
         #[unsafe(no_mangle)]
-        extern "C" fn takt_task_main(argument: u64) -> ! {
-            let main: fn(u64) = $main;
+        extern "C" fn takt_task_main(argument: $crate::__core::primitive::u64) -> ! {
+            let main: fn($crate::__core::primitive::u64) = $main;
             main(argument);
             $crate::exit(0)
         }
@@ -180,8 +180,8 @@ macro_rules! entry {
 macro_rules! thread {
     ($name:ident, $main:path) => {
         const _: () = {
-            extern "C" fn main(argument: u64) -> ! {
-                let main: fn(u64) = $main;
+            extern "C" fn main(argument: $crate::__core::primitive::u64) -> ! {
+                let main: fn($crate::__core::primitive::u64) = $main;
                 main(argument);
                 $crate::exit(0)
             }

@@ -228,9 +228,11 @@ fn first(elf: &Elf, is_one: impl Fn(&Instruction) -> bool) -> Result<Option<Use>
 fn is_toolchains(name: &str) -> bool {
     let name = addr2line::demangle_auto(name.into(), None);
     let path = name.trim_start_matches(['<', '&', '*']);
-    ["core::", "compiler_builtins::", "libm::"]
-        .iter()
-        .any(|it| path.starts_with(it))
+    // A trait's function for a type of theirs may be of another crate, which the trait is of.
+    !name.contains(" as ")
+        && ["core::", "compiler_builtins::", "libm::"]
+            .iter()
+            .any(|it| path.starts_with(it))
 }
 
 fn describe(elf: &Elf, functions: &[(u64, String)], address: u64) -> Use {
@@ -340,6 +342,7 @@ mod tests {
             "_ZN4demo4libm6across17h0123456789abcdefE",
             "_RNvNtCsgEmfK2I1SDS_4demo4libm6across",
             "_ZN4demo17compiler_builtins1f17h0123456789abcdefE",
+            "_ZN60_$LT$core..time..Duration$u20$as$u20$demo..x4libm..T$GT$6across17h0123456789abcdefE",
         ] {
             assert!(!is_toolchains(name), "{name}");
         }

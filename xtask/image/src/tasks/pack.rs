@@ -211,7 +211,7 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
             update(&file, &bytes)?;
             writeln!(
                 statics,
-                "static SEGMENT_{number}_{nr}: &Aligned<[u8]> = &Aligned(*include_bytes!({file:?}));"
+                "static SEGMENT_{number}_{nr}: &Aligned<[u8]> = &Aligned(*core::include_bytes!({file:?}));"
             )?;
             let Segment { at, is_code, .. } = segment;
             write!(
@@ -238,7 +238,7 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
             statics,
             "static SEGMENTS_{number}: &[Segment] = &[{segments}];\n\
              static MEMORY_{number}: Memory<{memory}> = Memory::new();\n\
-             static DATA_{number}: &[u8] = include_bytes!({data:?});\n\
+             static DATA_{number}: &[u8] = core::include_bytes!({data:?});\n\
              static USER_STACKS_{number}: &[UserStack] = &[{stacks}];\n\
              static MAPPINGS_{number}: &[Mapping] = &[{}];\n\
              static INTERRUPTS_{number}: &[Interrupt] = &[{}];",
