@@ -11,8 +11,6 @@
 //!
 //! Trace point: `sched_switch`, before the registers change.
 
-use core::mem::MaybeUninit;
-
 use takt_scheduler::{Next, ThreadId};
 
 use crate::arch::percpu::{self, CpuRef};
@@ -164,11 +162,7 @@ fn to_best<K: Kind, R>(
 ) -> R {
     let cpu = CpuRef::this();
     let noted = if section.cpu(cpu).is_watched() {
-        // By the address of what is no thread, which is at hand.
-        (
-            core::ptr::from_ref(cpu.block()) as usize,
-            MaybeUninit::uninit(),
-        )
+        None
     } else {
         match section.cpu(cpu).rq.pick_next() {
             Next::Switch(tid) => {
@@ -178,7 +172,7 @@ fn to_best<K: Kind, R>(
                     section.release();
                     return switches(Switch { prev, next });
                 }
-                (next.as_ptr() as usize, MaybeUninit::new(prev))
+                Some(Switch { prev, next })
             }
             Next::Stay => {
                 core::hint::cold_path();
@@ -189,7 +183,7 @@ fn to_best<K: Kind, R>(
     };
     core::hint::cold_path();
     proof::only_with!("counting at switches|takt_kernel::probe::places::SWITCH");
-    to_best_apart(section, noted.0, noted.1, switches, stays)
+    to_best_apart(section, noted, switches, stays)
 }
 
 /// The rest of [`to_best`] where the switch is recorded, or where something is to be done at each, in a section of its own then. By one
@@ -197,13 +191,12 @@ fn to_best<K: Kind, R>(
 #[inline(never)]
 fn to_best_apart<K: Kind, R>(
     mut section: Section<K, Scheduled>,
-    next: usize,
-    prev: MaybeUninit<TcbRef>,
+    noted: Option<Switch>,
     switches: impl FnOnce(Switch) -> R,
     stays: impl FnOnce(Section<K, Scheduled>) -> R,
 ) -> R {
-    let cpu = CpuRef::this();
-    if next == core::ptr::from_ref(cpu.block()) as usize {
+    let Some(Switch { prev, next }) = noted else {
+        let cpu = CpuRef::this();
         core::hint::cold_path();
         proof::only_with!("counting at switches");
         percpu::set_need_resched();
@@ -224,11 +217,7 @@ fn to_best_apart<K: Kind, R>(
                 stays(section)
             }
         };
-    }
-    // SAFETY: else it was given.
-    let prev = unsafe { prev.assume_init() };
-    // SAFETY: and this is a block's.
-    let next = unsafe { TcbRef::of_address(next) };
+    };
     record(&mut section, prev, next);
     section.release();
     switches(Switch { prev, next })
