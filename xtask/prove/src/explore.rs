@@ -99,7 +99,6 @@ type Alike = (
     (u32, i64),
     Option<bool>,
     Option<Option<bool>>,
-    bool,
     Vec<(usize, u32)>,
 );
 
@@ -117,7 +116,6 @@ fn alike(state: &State) -> Alike {
         state.sp(),
         is_zero,
         state.irqs,
-        state.next_waited,
         counts,
     )
 }
@@ -468,7 +466,6 @@ impl<'e> Explorer<'e> {
             {
                 return;
             }
-            state.next_waited &= state.interrupts != Interrupts::On;
             if let Some((is_kept, nr)) = self.marks.flags(ip) {
                 let flags = state.registers[nr].plain();
                 match (is_kept, state.kept) {

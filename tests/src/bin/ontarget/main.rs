@@ -31,7 +31,6 @@ mod settings;
 mod stacks;
 mod storm;
 mod stress;
-mod suspended;
 mod threads;
 mod timeouts;
 mod timers;

@@ -4,7 +4,6 @@
 
 mod arrivals;
 mod budget;
-mod chain;
 mod devices;
 mod exceptions;
 mod fuzz;

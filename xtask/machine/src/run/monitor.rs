@@ -147,7 +147,7 @@ impl<'r> Monitor<'r> {
             {
                 break Ending::DidNotStop;
             }
-            if silent.has_had(SILENCE) {
+            if silent.elapsed() >= SILENCE {
                 break Ending::Silent;
             }
             thread::sleep(TICK);

@@ -223,7 +223,7 @@ impl Silence {
             self.signs = signs;
             self.served.restart();
         }
-        self.served.has_had(limit)
+        self.served.elapsed() >= limit
     }
 }
 
