@@ -30,6 +30,9 @@ pub(crate) struct Tables {
     pub(crate) wiring: Wiring,
     /// Configuration space of PCI segment 0.
     pub(crate) ecam: Option<Ecam>,
+    /// The table of all configuration spaces (MCFG).
+    #[cfg(any(test, feature = "tasks"))]
+    pub(crate) spaces: Option<&'static [u8]>,
 }
 
 impl Tables {
@@ -184,7 +187,13 @@ fn root(rsdp: &Root) -> Option<&[u8]> {
 fn read_table(table: &'static [u8], found: &mut Tables) {
     match &table[..4] {
         b"APIC" => read_madt(table, found),
-        b"MCFG" => found.ecam = read_mcfg(table),
+        b"MCFG" => {
+            found.ecam = read_mcfg(table);
+            #[cfg(any(test, feature = "tasks"))]
+            {
+                found.spaces = Some(table);
+            }
+        }
         b"HPET" => found.hpet = u64_at(table, 44).map(|address| address as usize),
         #[cfg(any(test, feature = "tasks"))]
         b"DMAR" | b"IVRS" => found.iommus = Some(table),
@@ -273,6 +282,18 @@ fn read_mcfg(table: &[u8]) -> Option<Ecam> {
         let end = base.checked_add((usize::from(last_bus) + 1) << 20)?;
         (entry[8..10] == [0, 0] && first == 0 && base != 0 && end <= LIMIT)
             .then_some(Ecam { base, last_bus })
+    })
+}
+
+/// Whether a configuration space lies in this memory, of whatever segment and buses.
+#[cfg(any(test, feature = "tasks"))]
+pub(crate) fn has_space(table: &[u8], memory: &core::ops::Range<u64>) -> bool {
+    let entries = table.get(44..).unwrap_or(&[]).chunks_exact(16);
+    entries.into_iter().any(|entry| {
+        u64_at(entry, 0).is_some_and(|base| {
+            let end = base.saturating_add((u64::from(entry[11]) + 1) << 20);
+            base < memory.end && memory.start < end
+        })
     })
 }
 
@@ -488,5 +509,18 @@ mod tests {
         // Above what is mapped.
         assert_eq!(read_mcfg(&table(0xf800_0000, 0, 255)), None);
         assert_eq!(read_mcfg(&[0; 50]), None);
+        // Those that are not used are nobody's device all the same.
+        let mut all = table(0xb000_0000, 0, 63);
+        all.extend_from_slice(&table(0xe000_0000, 1, 15)[44..]);
+        for (memory, has) in [
+            (0xb3ff_f000..0xb400_0000, true),
+            (0xb400_0000..0xb400_1000, false),
+            (0xdfff_f000..0xe000_0001, true),
+            (0xe0ff_f000..0xe100_0000, true),
+            (0xe100_0000..0xf000_0000, false),
+        ] {
+            assert_eq!(has_space(&all, &memory), has, "{memory:x?}");
+        }
+        assert!(!has_space(&[0; 50], &(0..1)));
     }
 }

@@ -76,20 +76,24 @@ pub use tracing::carry_out;
 #[cfg(feature = "image")]
 pub use start::{boot_time, end, set_idle_hook};
 
+/// For macros: a path from the root is the caller's to say what it means.
+#[doc(hidden)]
+pub use core as __core;
+
 /// Declares the image's main function, `fn(&'static str)`: it runs as the first thread, of priority 50, and is given
 /// the command line. When it returns, the run has passed.
 #[macro_export]
 macro_rules! entry {
     ($main:path) => {
-        // By whole paths: where it is called a name may mean something else.
+        // By whole paths from a crate of ours: where it is called a name may mean something else.
         #[unsafe(no_mangle)]
-        extern "Rust" fn takt_main(command_line: &'static ::core::primitive::str) {
-            let main: fn(&'static ::core::primitive::str) = $main;
+        extern "Rust" fn takt_main(command_line: &'static $crate::__core::primitive::str) {
+            let main: fn(&'static $crate::__core::primitive::str) = $main;
             main(command_line);
         }
 
         #[panic_handler]
-        fn panic(info: &::core::panic::PanicInfo<'_>) -> ! {
+        fn panic(info: &$crate::__core::panic::PanicInfo<'_>) -> ! {
             $crate::__panic(info)
         }
 

@@ -10,6 +10,10 @@ use takt_kernel::time::Instant;
 #[doc(hidden)]
 pub use takt_tracer as tracer;
 
+/// The same.
+#[doc(hidden)]
+pub use takt_kernel as kernel;
+
 mod lines;
 mod memory;
 mod watchdog;
@@ -67,7 +71,13 @@ macro_rules! __declared {
     () => {
         #[allow(unsafe_code, reason = "xtask has made it of the manifest")]
         mod takt_declared {
-            ::core::include!(::core::env!("TAKT_TASKS"));
+            // What the text names, whatever that means where this is called.
+            #[allow(unused_imports, reason = "an image without tasks names less")]
+            use {
+                $crate as takt_board, $crate::__core as core, $crate::tasks::kernel as takt_kernel,
+            };
+
+            $crate::__core::include!($crate::__core::env!("TAKT_TASKS"));
 
             #[unsafe(no_mangle)]
             #[expect(non_upper_case_globals, reason = "the name of a symbol")]

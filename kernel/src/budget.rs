@@ -124,7 +124,13 @@ fn change(scheduled: &mut Scheduled, cpu: CpuRef, to: Option<&'static Account>, 
     let before = core::mem::replace(charged, to);
     match (before, to) {
         (None, None) => {}
-        (Some(before), Some(to)) if core::ptr::eq(before, to) => {}
+        (Some(before), Some(to)) if core::ptr::eq(before, to) => {
+            // The slice's timer has come for that, and is not armed any more.
+            if to.is_used_up() {
+                core::hint::cold_path();
+                begin_again(scheduled, to, now);
+            }
+        }
         (Some(before), Some(to)) => {
             before.charge(now);
             timers::insert(scheduled, timers::SLICE, to.start(now));
@@ -139,4 +145,11 @@ fn change(scheduled: &mut Scheduled, cpu: CpuRef, to: Option<&'static Account>, 
             timers::insert(scheduled, timers::SLICE, to.start(now));
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn begin_again(scheduled: &mut Scheduled, account: &'static Account, now: Instant) {
+    account.charge(now);
+    timers::insert(scheduled, timers::SLICE, account.exhaustion());
 }

@@ -202,14 +202,19 @@ impl Instant {
         Self(self.0 / period.0 * period.0)
     }
 
-    /// The first instant not before it that is a multiple of `period` after [`Instant::ZERO`].
+    /// The first instant not before it that is a multiple of `period` after [`Instant::ZERO`], or [`Instant::NEVER`] if that comes
+    /// first.
     ///
     /// # Panics
     /// If `period` is no time.
     #[inline(always)]
     #[must_use]
     pub const fn next_multiple_of(self, period: Cycles) -> Self {
-        Self(self.0.next_multiple_of(period.0))
+        match self.0.checked_next_multiple_of(period.0) {
+            Some(instant) => Self(instant),
+            None if period.0 == 0 => panic!("a period of no time"),
+            None => Self::NEVER,
+        }
     }
 }
 

@@ -33,9 +33,15 @@ pub(crate) struct CpuSched {
     /// time; and apart from that of the wait queues, since a thread may stand in both.
     pub(crate) links: Links<MAX_THREADS, u32>,
     pub(crate) timers: Timers,
+    /// When the quantum of the running thread ends, or [`Instant::NEVER`] if it is not timed. The slice's timer is armed for
+    /// that time or an earlier one.
+    pub(crate) quantum_end: Instant,
     /// The account that the running thread is charged to.
     #[cfg(feature = "tasks")]
     pub(crate) charged: Option<&'static crate::task::account::Account>,
+    /// A bit for each task that was throttled and whose next period is yet to be waited for.
+    #[cfg(feature = "tasks")]
+    pub(crate) to_refill: u64,
 }
 
 impl CpuSched {
@@ -66,9 +72,11 @@ impl CpuSched {
         self.timers.reset();
         self.nr_watchers = u32::from(COUNTS_TIMES.load(Relaxed));
         self.armed = Instant::NEVER;
+        self.quantum_end = Instant::NEVER;
         #[cfg(feature = "tasks")]
         {
             self.charged = None;
+            self.to_refill = 0;
         }
     }
 }

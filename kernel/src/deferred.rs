@@ -24,11 +24,12 @@ use takt_scheduler::{ThreadId, TimerId};
 
 use crate::arch::apic;
 use crate::arch::lock_prefix::locked_if_smp;
-use crate::arch::percpu::CpuRef;
+use crate::arch::percpu::{self, CpuRef};
 use crate::clock::Instant;
 use crate::config::{MAX_THREADS, MAX_TIMERS};
 use crate::lock::{self, NR_LOCKS};
 use crate::section::{self, Any, Kernel, Kind, Scheduled, Section};
+use crate::switch;
 use crate::thread_set::ThreadSet;
 use crate::timers;
 use crate::waiters::Waiters;
@@ -184,8 +185,10 @@ pub(crate) fn walk_on(tid: ThreadId) {
     arm(section::own());
 }
 
-/// The same for who has disabled preemption, so that nobody else comes in front: this guard of it ends inside the section, and the
-/// timer's interrupt switches to whoever is due.
+/// The same for a thread that has disabled preemption, so that nobody else comes in front: this guard of it ends inside the section.
+///
+/// A switch may have become due before that, and the timer's interrupt comes only some instructions later: another CPU may have suspended
+/// the thread, and then it must not go on.
 #[cold]
 #[inline(never)]
 pub(crate) fn walk_on_and_enable<G>(tid: ThreadId, guard: G) {
@@ -193,6 +196,9 @@ pub(crate) fn walk_on_and_enable<G>(tid: ThreadId, guard: G) {
     let section = section::own();
     drop(guard);
     arm(section);
+    if percpu::resched_now() {
+        switch::preempt();
+    }
 }
 
 /// Whether an interrupt is pending, or a timer due.
@@ -213,17 +219,39 @@ fn arm<K: Kind>(mut section: Section<K, Scheduled>) {
     timers::insert_and_leave(section, TIMER, Instant::now());
 }
 
+/// [`arm`] in the timer's interrupt.
+#[cfg(feature = "tasks")]
+fn arm_at_expiry(scheduled: &mut Scheduled) {
+    if !scheduled.cpu(CpuRef::this()).timers.is_armed(TIMER) {
+        timers::insert_at_expiry(scheduled, TIMER, Instant::now());
+    }
+}
+
 /// A bit for each task whose supervisor has yet to be told of a budget.
 #[cfg(feature = "tasks")]
 static TO_TELL: AtomicU64 = AtomicU64::new(0);
 #[cfg(feature = "tasks")]
 const _: () = assert!(crate::config::MAX_TASKS <= u64::BITS as usize);
 
-/// Leaves it to the timer to tell the supervisor of the task of this number of its budget.
+/// Leaves it to the timer to tell the supervisor of the task of this number of its budget. In the timer's interrupt.
 #[cfg(feature = "tasks")]
-pub(crate) fn tell(number: usize) {
+pub(crate) fn tell(scheduled: &mut Scheduled, number: usize) {
     locked_if_smp!(TO_TELL.fetch_or(1 << number, Relaxed));
-    arm(section::own());
+    arm_at_expiry(scheduled);
+}
+
+/// Leaves it to the timer to arm that of the next period of the task of this number. In the timer's interrupt.
+#[cfg(feature = "tasks")]
+pub(crate) fn refill(scheduled: &mut Scheduled, number: usize) {
+    scheduled.cpu(CpuRef::this()).to_refill |= 1 << number;
+    arm_at_expiry(scheduled);
+}
+
+/// Leaves a walk, from this thread on, to the timer. In the timer's interrupt.
+#[cfg(feature = "tasks")]
+pub(crate) fn walk_at_expiry(scheduled: &mut Scheduled, tid: ThreadId) {
+    WALKS.insert(tid);
+    arm_at_expiry(scheduled);
 }
 
 /// What is left to others than an object.
@@ -233,26 +261,46 @@ pub(crate) enum Left {
     /// A word to the supervisor of the task of this number.
     #[cfg(feature = "tasks")]
     Tell(usize),
+    /// The timer of the next period of the task of this number.
+    #[cfg(feature = "tasks")]
+    Refill(usize),
 }
 
-/// Takes one of them out, walks first.
+/// Takes one of them out, walks last: those are the longest, and the last one arms no timer.
 #[inline(always)]
 fn take() -> Option<Left> {
-    let walk = WALKS.take().map(Left::Walk);
     #[cfg(feature = "tasks")]
-    let walk = walk.or_else(|| {
-        let number = TO_TELL.load(Relaxed).checked_ilog2()?;
-        locked_if_smp!(TO_TELL.fetch_and(!(1 << number), Relaxed));
-        Some(Left::Tell(number as usize))
-    });
-    walk
+    if let Some(of_budget) = take_of_budget() {
+        return Some(of_budget);
+    }
+    WALKS.take().map(Left::Walk)
+}
+
+#[cfg(feature = "tasks")]
+#[inline(always)]
+fn take_of_budget() -> Option<Left> {
+    let mut section = section::own();
+    let to_refill = &mut section.cpu(CpuRef::this()).to_refill;
+    let refill = to_refill.checked_ilog2();
+    if let Some(number) = refill {
+        *to_refill &= !(1 << number);
+    }
+    section.leave_quietly();
+    if let Some(number) = refill {
+        return Some(Left::Refill(number as usize));
+    }
+    let number = TO_TELL.load(Relaxed).checked_ilog2()?;
+    locked_if_smp!(TO_TELL.fetch_and(!(1 << number), Relaxed));
+    Some(Left::Tell(number as usize))
 }
 
 /// Whether there is more of them.
 #[inline(always)]
-fn is_any_left() -> bool {
+fn is_any_left(scheduled: &mut Scheduled) -> bool {
+    #[cfg(not(feature = "tasks"))]
+    let _ = scheduled;
     #[cfg(feature = "tasks")]
-    if TO_TELL.load(Relaxed) != 0 {
+    if scheduled.cpu(CpuRef::this()).to_refill | TO_TELL.load(Relaxed) != 0 {
         return true;
     }
     !WALKS.is_empty()
@@ -273,13 +321,17 @@ pub(crate) fn run(act: impl FnOnce(Left)) {
     if let Some(left) = take() {
         act(left);
     }
-    let section = section::own();
-    let is_more = LEFT.load(Relaxed) != 0 || is_any_left();
-    if is_more {
-        arm(section);
-    } else {
+    let mut section = section::own();
+    if LEFT.load(Relaxed) == 0 && !is_any_left(&mut section) {
+        return section.leave_quietly();
+    }
+    #[cfg(feature = "tasks")]
+    {
+        arm_at_expiry(&mut section);
         section.leave_quietly();
     }
+    #[cfg(not(feature = "tasks"))]
+    arm(section);
 }
 
 /// Does some of what is left of the first object in the list of the lock of that number.

@@ -105,15 +105,31 @@ fn serve_other_cpus(scheduled: &mut Scheduled, cpu: CpuRef) {
 /// on behind it. So several that expire at once keep no device waiting for more than one of them.
 #[cfg_attr(feature = "fast-paths", inline(always))]
 fn expire(scheduled: &mut Scheduled, cpu: CpuRef, at: Instant) {
-    let first = scheduled.cpu(cpu).timers.pop_expired(at);
-    if let Some(first) = first
-        && run(scheduled, cpu, first, at)
+    let Some(first) = scheduled.cpu(cpu).timers.pop_expired(at) else {
+        return expire_slice(scheduled, cpu, at);
+    };
+    if run(scheduled, cpu, first, at) {
+        expire_others(scheduled, cpu, at);
+    }
+    let sched = scheduled.cpu(cpu);
+    sched.armed = sched.timers.next_deadline();
+    // With nothing to wait for, whoever was woken will soon set it, or the idle thread will.
+    if sched.armed != Instant::NEVER {
+        apic::arm(sched.armed);
+    }
+}
+
+/// The slice's timer may be due where no other is; or the interrupt is one for nothing.
+#[cold]
+#[inline(never)]
+fn expire_slice(scheduled: &mut Scheduled, cpu: CpuRef, at: Instant) {
+    if let Some(slice) = scheduled.cpu(cpu).timers.pop_expired_0(at)
+        && run(scheduled, cpu, slice, at)
     {
         expire_others(scheduled, cpu, at);
     }
     let sched = scheduled.cpu(cpu);
     sched.armed = sched.earliest_deadline();
-    // With nothing to wait for, whoever was woken will soon set it, or the idle thread will.
     if sched.armed != Instant::NEVER {
         apic::arm(sched.armed);
     }
@@ -158,9 +174,9 @@ fn run(
             // That is long enough for one interrupt.
             return false;
         }
-        quantum::quantum_expired(scheduled, cpu);
+        quantum::slice_ended(scheduled, cpu, at);
     }
-    scheduled.cpu(cpu).earliest_deadline() <= at
+    scheduled.cpu(cpu).timers.next_deadline() <= at
 }
 
 /// A thread's time-out has come.
@@ -246,5 +262,7 @@ pub(crate) fn do_deferred(_: usize, _: Expiry) {
         }
         #[cfg(feature = "tasks")]
         Left::Tell(number) => overrun::tell(number),
+        #[cfg(feature = "tasks")]
+        Left::Refill(number) => overrun::await_period(number),
     });
 }

@@ -86,5 +86,8 @@ mod timers;
 mod wait;
 mod waiters;
 
+/// For macros: a path from the root is the caller's to say what it means.
+#[doc(hidden)]
+pub use core as __core;
 pub use error::Error;
 pub use thread::yield_now;

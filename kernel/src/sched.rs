@@ -244,8 +244,7 @@ fn requeue_ready(scheduled: &mut Scheduled, t: TcbRef, from: Priority, placement
     if rq.set_priority(links, tid, from, prio, placement) == Resched::Preempt {
         percpu::set_need_resched();
     } else if scheduled.cpu(cpu).is_watched() {
-        // It, or the running thread, may now have a peer.
-        quantum::start_quantum(scheduled, cpu);
+        quantum::quantum_needed(scheduled, t);
     }
 }
 

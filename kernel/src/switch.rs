@@ -22,6 +22,7 @@ use crate::quantum;
 use crate::sched::{self, Inserted};
 use crate::section::{self, Irq, Kind, Lent, Scheduled, Section, Thread};
 use crate::thread::tcb::{self, TcbRef};
+use crate::timers::Arming;
 
 /// A switch that is noted: only the registers are still those of the thread that is left. Interrupts are off, and the
 /// section is over.
@@ -57,13 +58,26 @@ pub(crate) fn to<K: Kind>(
     cpu: CpuRef,
     prev: TcbRef,
     next: TcbRef,
+    arming: Arming,
 ) -> Switch {
     if section.cpu(cpu).is_watched() || probe::is_switch_recorded(section.look_at(next)) {
         core::hint::cold_path();
         if section.cpu(cpu).is_watched() {
             proof::only_with!("counting at switches|takt_kernel::probe::places::SWITCH");
         }
-        return to_watched(section.into_switching(), prev, next);
+        return to_watched(section.into_switching(), prev, next, arming);
+    }
+    tcb::set_current(next);
+    section.release();
+    Switch { prev, next }
+}
+
+/// The same where it is known that nothing but that is to be done.
+#[cfg_attr(feature = "fast-paths", inline(always))]
+fn to_unwatched<K: Kind>(section: Section<K, Scheduled>, prev: TcbRef, next: TcbRef) -> Switch {
+    if probe::is_switch_recorded(section.look_at(next)) {
+        core::hint::cold_path();
+        return to_watched(section.into_switching(), prev, next, Arming::Now);
     }
     tcb::set_current(next);
     section.release();
@@ -73,30 +87,20 @@ pub(crate) fn to<K: Kind>(
 /// The same where the switch is recorded, or something else is to be done at each. What else there may be is apart: a call of
 /// it would have this function keep registers.
 #[inline(never)]
-fn to_watched(mut section: Section<Irq, Scheduled>, prev: TcbRef, next: TcbRef) -> Switch {
-    if section.cpu(CpuRef::this()).is_watched() {
-        return to_counted(section, prev, next);
+fn to_watched(
+    mut section: Section<Irq, Scheduled>,
+    prev: TcbRef,
+    next: TcbRef,
+    arming: Arming,
+) -> Switch {
+    let cpu = CpuRef::this();
+    if section.cpu(cpu).is_watched() {
+        core::hint::cold_path();
+        watched(&mut section, cpu, prev, next, arming);
     }
     record(&mut section, prev, next);
     section.release();
     Switch { prev, next }
-}
-
-#[inline(never)]
-fn to_counted(mut section: Section<Irq, Scheduled>, prev: TcbRef, next: TcbRef) -> Switch {
-    commit(&mut section, prev, next);
-    section.release();
-    Switch { prev, next }
-}
-
-/// Notes the switch, and does all that is to be done at one. The section goes on, but ends without another.
-#[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn commit(scheduled: &mut Scheduled, prev: TcbRef, next: TcbRef) {
-    let cpu = CpuRef::this();
-    if scheduled.cpu(cpu).is_watched() {
-        watched(scheduled, cpu, prev, next);
-    }
-    record(scheduled, prev, next);
 }
 
 /// Notes the switch, with a record of it if it is recorded.
@@ -112,16 +116,15 @@ fn record(scheduled: &mut Scheduled, prev: TcbRef, next: TcbRef) {
 
 /// What is to be done at a switch while someone asks for it: the time that the thread that is left has run, and the beginning
 /// of the next one's; their quanta.
-#[cold]
-#[inline(never)]
-fn watched(scheduled: &mut Scheduled, cpu: CpuRef, prev: TcbRef, next: TcbRef) {
+#[inline(always)]
+fn watched(scheduled: &mut Scheduled, cpu: CpuRef, prev: TcbRef, next: TcbRef, arming: Arming) {
     proof::only_with!("counting at switches");
     let now = Instant::now();
     let (left, taken) = scheduled.two_threads(prev, next);
     left.runtime = left.runtime.ended(now);
     taken.runtime = taken.runtime.begun(now);
     taken.switches += 1;
-    quantum::switch_quantum(scheduled, cpu, prev, next);
+    quantum::switch_quantum(scheduled, cpu, prev, next, now, arming);
 }
 
 /// [`to`] who was chosen, if that is another; else the section goes on.
@@ -137,11 +140,14 @@ fn to_chosen<K: Kind, R>(
     match next {
         Next::Switch(tid) => {
             let next = section.cpu(cpu).thread(tid);
-            switches(to(section, cpu, prev, next))
+            switches(to(section, cpu, prev, next, Arming::Now))
         }
         Next::Stay => {
             core::hint::cold_path();
             percpu::clear_need_resched();
+            if section.cpu(cpu).is_watched() {
+                quantum::start_quantum(&mut section, cpu);
+            }
             stays(section)
         }
     }
@@ -155,8 +161,66 @@ fn to_best<K: Kind, R>(
     stays: impl FnOnce(Section<K, Scheduled>) -> R,
 ) -> R {
     let cpu = CpuRef::this();
-    let next = section.cpu(cpu).rq.pick_next();
-    to_chosen(section, cpu, TcbRef::current(), next, switches, stays)
+    let noted = if section.cpu(cpu).is_watched() {
+        None
+    } else {
+        match section.cpu(cpu).rq.pick_next() {
+            Next::Switch(tid) => {
+                let (prev, next) = (TcbRef::current(), section.cpu(cpu).thread(tid));
+                if !probe::is_switch_recorded(section.look_at(next)) {
+                    tcb::set_current(next);
+                    section.release();
+                    return switches(Switch { prev, next });
+                }
+                Some(Switch { prev, next })
+            }
+            Next::Stay => {
+                core::hint::cold_path();
+                percpu::clear_need_resched();
+                return stays(section);
+            }
+        }
+    };
+    core::hint::cold_path();
+    proof::only_with!("counting at switches|takt_kernel::probe::places::SWITCH");
+    to_best_apart(section, noted, switches, stays)
+}
+
+/// The rest of [`to_best`] where the switch is recorded, or where something is to be done at each, in a section of its own then. By one
+/// call, or that would keep registers for the sake of two.
+#[inline(never)]
+fn to_best_apart<K: Kind, R>(
+    mut section: Section<K, Scheduled>,
+    noted: Option<Switch>,
+    switches: impl FnOnce(Switch) -> R,
+    stays: impl FnOnce(Section<K, Scheduled>) -> R,
+) -> R {
+    let Some(Switch { prev, next }) = noted else {
+        let cpu = CpuRef::this();
+        core::hint::cold_path();
+        proof::only_with!("counting at switches");
+        percpu::set_need_resched();
+        section = section.reopen();
+        return match section.cpu(cpu).rq.pick_next() {
+            Next::Switch(tid) => {
+                let (prev, next) = (TcbRef::current(), section.cpu(cpu).thread(tid));
+                switches(to_watched(
+                    section.into_switching(),
+                    prev,
+                    next,
+                    Arming::Now,
+                ))
+            }
+            Next::Stay => {
+                percpu::clear_need_resched();
+                quantum::start_quantum(&mut section, cpu);
+                stays(section)
+            }
+        };
+    };
+    record(&mut section, prev, next);
+    section.release();
+    switches(Switch { prev, next })
 }
 
 impl Switch {
@@ -288,7 +352,7 @@ impl Handoff {
 /// The end of a section in which `prev`, the running thread, has left its run queue: another runs.
 ///
 /// A thread that an interrupt has preempted gets all of its registers back, which takes long: the switch to such a one has a
-/// section of its own.
+/// section of its own. So has one at which something is to be done.
 #[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn blocked(
     mut section: Section<Thread, Scheduled>,
@@ -297,12 +361,12 @@ pub(crate) fn blocked(
 ) -> Handoff {
     let sched = section.cpu(cpu);
     let next = sched.thread(sched.rq.best());
-    if switch::is_preempted(next) {
+    if switch::next_is_preempted(next) || sched.is_watched() {
         core::hint::cold_path();
         return blocked_apart(section);
     }
     let _ = section.cpu(cpu).rq.pick_other();
-    Handoff::switch(to(section, cpu, prev, next))
+    Handoff::switch(to_unwatched(section, prev, next))
 }
 
 /// The caller's section ends, and another one begins with the switch. Who is woken in between goes on, and who is preempted
@@ -340,13 +404,13 @@ impl<K: Kind> Due<K> for AtOnce {
             percpu::set_need_resched();
             section.release();
             Handoff::done(Ok(()))
-        } else if percpu::is_calm() {
-            // Nothing forbids the switch, and none was due.
-            let _ = section.cpu(cpu).rq.pick_other();
-            Handoff::switch(to(section, cpu, TcbRef::current(), t))
-        } else {
+        } else if !percpu::is_calm() || section.cpu(cpu).is_watched() {
             percpu::set_need_resched();
             Handoff::end(section)
+        } else {
+            // Nothing forbids the switch, none was due, and there is nothing else to be done.
+            let _ = section.cpu(cpu).rq.pick_other();
+            Handoff::switch(to_unwatched(section, TcbRef::current(), t))
         }
     }
 }
@@ -409,7 +473,7 @@ fn insert<K: Kind, D: Due<K>>(mut section: Section<K, Scheduled>, t: TcbRef) -> 
 #[inline(never)]
 fn woken_peer<K: Kind>(t: TcbRef, mut section: Section<K, Scheduled>) -> Handoff {
     quantum::quantum_needed(&mut section, t);
-    Handoff::stay(section, Ok(()))
+    Handoff::end_apart(section)
 }
 
 /// A section has ended that made a switch due, and nothing forbids it: take it now, unless an interrupt has.

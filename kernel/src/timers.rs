@@ -18,16 +18,55 @@ pub(crate) const SLICE: TimerId = TimerId::new(0);
 
 /// Arms a timer of this CPU's, and the hardware if it is now the earliest. For [`SLICE`] above all, which has a place of
 /// its own in the queue: looking for another's takes the longer the more timers are armed.
+#[cfg(feature = "tasks")]
 #[inline(always)]
 pub(crate) fn insert(scheduled: &mut Scheduled, id: TimerId, deadline: Instant) {
     trace!(timer_start, id.raw(), deadline.cycles());
     let timers = &mut scheduled.cpu(CpuRef::this()).timers;
     if timers.insert(id, deadline) != Inserted::Later {
-        arm_earliest(scheduled);
+        arm_earliest_apart(scheduled);
     }
 }
 
-/// [`insert`] of any timer, as the last act of a section. Where others are armed, the place is looked for in sections of
+/// [`insert`] in the timer's interrupt, whose end sets the hardware.
+#[cfg(feature = "tasks")]
+pub(crate) fn insert_at_expiry(scheduled: &mut Scheduled, id: TimerId, deadline: Instant) {
+    trace!(timer_start, id.raw(), deadline.cycles());
+    let timers = &mut scheduled.cpu(CpuRef::this()).timers;
+    // The slice's has a place of its own. Most other places are at hand.
+    if id == SLICE || timers.is_empty() || timers.insert_at_hand(id, deadline).is_none() {
+        let _: Inserted = timers.insert(id, deadline);
+    }
+}
+
+/// When the hardware is set to a quantum's end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arming {
+    /// At once.
+    Now,
+    /// By an interrupt that comes behind the section: shorter, for a section that has no room for it.
+    Behind,
+}
+
+/// Arms the slice's timer, or moves it to an earlier time: shorter than any other's insertion.
+#[inline(never)]
+pub(crate) fn hasten_slice(
+    scheduled: &mut Scheduled,
+    cpu: CpuRef,
+    deadline: Instant,
+    arming: Arming,
+) {
+    if scheduled.cpu(cpu).timers.hasten_0(deadline) {
+        trace!(timer_start, SLICE.raw(), deadline.cycles());
+        scheduled.cpu(cpu).armed = deadline;
+        match arming {
+            Arming::Now => apic::arm(deadline),
+            Arming::Behind => apic::arm_at_once(),
+        }
+    }
+}
+
+/// Arms a timer of this CPU's, as the last act of a section. Where others are armed, the place is looked for in sections of
 /// their own, unless interrupts were off before.
 #[inline(always)]
 pub(crate) fn insert_and_leave<K: Kind>(
@@ -84,6 +123,7 @@ fn end_insertion<K: Kind>(
 ) {
     trace!(timer_start, id.raw(), deadline.cycles());
     if inserted != Inserted::Later {
+        core::hint::cold_path();
         arm_earliest(&mut section);
     }
     section.leave_quietly();
@@ -96,9 +136,15 @@ fn arm_first(scheduled: &mut Scheduled, deadline: Instant) {
     apic::arm(deadline);
 }
 
-/// The earliest timer is another now, or has moved.
+#[cfg(feature = "tasks")]
 #[cold]
 #[inline(never)]
+fn arm_earliest_apart(scheduled: &mut Scheduled) {
+    arm_earliest(scheduled);
+}
+
+/// The earliest timer is another now, or has moved.
+#[inline(always)]
 fn arm_earliest(scheduled: &mut Scheduled) {
     let sched = scheduled.cpu(CpuRef::this());
     sched.armed = sched.earliest_deadline();

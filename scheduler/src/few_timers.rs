@@ -61,6 +61,12 @@ impl<T: Deadline, const N: usize> FewTimers<T, N> {
         self.earliest().map_or(T::NEVER, |(deadline, _)| deadline)
     }
 
+    /// The same.
+    #[must_use]
+    pub fn next_deadline(&self) -> T {
+        self.earliest_deadline()
+    }
+
     /// The deadline of an armed timer.
     #[must_use]
     pub fn deadline_of(&self, id: TimerId) -> Option<T> {
@@ -108,6 +114,14 @@ impl<T: Deadline, const N: usize> FewTimers<T, N> {
         }
     }
 
+    /// Arms timer 0, or moves it if it is armed for a later time. Says whether the earliest deadline is this one now.
+    pub fn hasten_0(&mut self, deadline: T) -> bool {
+        let is_hastened = self
+            .deadline_of(TimerId::new(0))
+            .is_none_or(|armed| deadline < armed);
+        is_hastened && self.insert(TimerId::new(0), deadline) != Inserted::Later
+    }
+
     /// [`insert`](Self::insert), at once.
     pub fn insert_at_hand(&mut self, id: TimerId, deadline: T) -> Option<Inserted> {
         Some(self.insert(id, deadline))
@@ -137,6 +151,11 @@ impl<T: Deadline, const N: usize> FewTimers<T, N> {
         let (deadline, id) = self.earliest().filter(|(deadline, _)| *deadline <= now)?;
         self.len -= 1;
         Some((id, deadline))
+    }
+
+    /// Timer 0 is in its place among the others.
+    pub fn pop_expired_0(&mut self, _: T) -> Option<(TimerId, T)> {
+        None
     }
 
     /// [`pop_expired`](Self::pop_expired) right behind another one.

@@ -46,6 +46,13 @@ impl PrioCounts {
         }
     }
 
+    /// [`remove`](Self::remove), if there is one.
+    pub const fn remove_if_any(&mut self, prio: Priority) {
+        if self.counts[Levels::index(prio)] != 0 {
+            self.remove(prio);
+        }
+    }
+
     /// [`remove`](Self::remove) of the only one there is: no bit to look for.
     #[inline(always)]
     pub const fn remove_only(&mut self, prio: Priority) {

@@ -77,6 +77,18 @@ impl Runner {
     const fn is(self, other: Self) -> bool {
         self.tid.raw() == other.tid.raw()
     }
+
+    /// Whether it is that thread at that level. The running one is known by the level that it had when it was picked: it may have been
+    /// taken out of the queue since then and have come back at another one.
+    #[cfg_attr(feature = "fast-paths", inline(always))]
+    const fn is_as(self, other: Self) -> bool {
+        self.word() == other.word()
+    }
+
+    #[cfg_attr(feature = "fast-paths", inline(always))]
+    const fn word(self) -> u16 {
+        (self.level as u16) << 8 | self.tid.raw() as u16
+    }
 }
 
 /// The threads of one CPU that are ready to run, the running one included.
@@ -341,7 +353,7 @@ impl RunQueue {
     ) -> bool {
         debug_assert!(!self.is_idle(), "the idle thread's priority is nobody's");
         let Runner { tid, level } = self.running;
-        if links.next(tid).raw() != tid.raw() || !self.best.is(self.running) {
+        if links.next(tid).raw() != tid.raw() || !self.best.is_as(self.running) {
             core::hint::cold_path();
             return false;
         }

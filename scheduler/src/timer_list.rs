@@ -32,6 +32,10 @@ const MANY: u64 = 3;
 const FAR: u32 = 2;
 /// How many more searches show that slots have the wrong length than the right one, until it is changed.
 const PATIENCE: u32 = 8;
+/// As many at most, however often slots have become shorter and longer in turn.
+const MOST_PATIENCE: u32 = 64;
+/// Two to this power of cycles, some days, is farther than slots are made to reach: with slots of that length all others would share one.
+const FARTHEST: u32 = 50;
 
 /// The neighbours in the list.
 #[derive(Clone, Copy, Debug)]
@@ -385,9 +389,14 @@ impl<T: Deadline, const N: usize> TimerList<T, N> {
     #[cold]
     #[inline(never)]
     fn misfit(&mut self, deadline: T, place: &Place) {
+        if !place.has_slot && self.distance(deadline) >> FARTHEST != 0 {
+            // What that takes says nothing of slots, nor does that it was looked up.
+            self.misfits += 1;
+            return;
+        }
         // What has no slot is looked for along all the others of that kind.
         self.misfits += if place.has_slot { 2 } else { 4 };
-        if self.misfits < self.patience.saturating_mul(2) {
+        if self.misfits < 2 * self.patience {
             return;
         }
         self.fit(if place.has_slot {
@@ -404,9 +413,13 @@ impl<T: Deadline, const N: usize> TimerList<T, N> {
             }
             (self.span.saturating_sub(1)).min((2 * (passed / MANY) + 1).ilog2())
         } else {
-            let distance = (deadline.cycles()).saturating_sub(self.earliest().cycles());
-            (distance | 1).ilog2().saturating_sub(FAR)
+            (self.distance(deadline) | 1).ilog2().saturating_sub(FAR)
         });
+    }
+
+    /// How far a deadline is behind the earliest.
+    fn distance(&self, deadline: T) -> u64 {
+        (deadline.cycles()).saturating_sub(self.earliest().cycles())
     }
 
     /// Gives slots another length, and names no timer until searches come by. Takes more misfits the next time if slots
@@ -414,7 +427,7 @@ impl<T: Deadline, const N: usize> TimerList<T, N> {
     fn fit(&mut self, span: u32) {
         let is_longer = span > self.span;
         if is_longer != self.was_longer {
-            self.patience = self.patience.saturating_mul(2);
+            self.patience = (2 * self.patience).min(MOST_PATIENCE);
         }
         self.was_longer = is_longer;
         self.misfits = 0;

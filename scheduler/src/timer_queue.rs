@@ -6,17 +6,19 @@
 //! timer in the list may take long where many lie close together, and is done in steps ([`TimerQueue::insert_step`]),
 //! between which the queue may change. A heap took the interrupt 137 to 311 instructions, a tree of winners up to 299.
 //!
-//! Timer 0 is never in the list: it is the quantum's, which is armed and disarmed at every switch, and has a place of its
-//! own.
+//! Timer 0 is never in the list: it is the quantum's, which switches move to an earlier time ([`TimerQueue::hasten_0`]), and has a
+//! place of its own.
 //!
 //! # Invariants
 //! * `first.deadline` is [`NEVER`](Deadline::NEVER) iff no timer is armed; `first.id` is stale then.
 //! * `first`, `next[0]`, `next[1]`, `next[2]` are sorted, the vacant ones last, and none of them is after a timer in the
 //!   list. (All of `next` may be vacant where the list is not empty.)
-//! * `timer_0` is the deadline of timer 0 if it is armed and not the first, else [`NEVER`](Deadline::NEVER); `first` is not after it.
+//! * `timer_0` is the deadline of timer 0 if it is armed and does not stand in `first`, else [`NEVER`](Deadline::NEVER). It may be
+//!   before `first`: what takes that one out looks at `timer_0` next.
 //!
 //! # Order
-//! Timers of equal deadline expire in the order of their last insertion, but timer 0 before the others.
+//! Timers of equal deadline expire in the order of their last insertion, but timer 0 before the others. One that was
+//! [hastened](TimerQueue::hasten_0) comes after the first of those that are due with it.
 //!
 //! # Memory
 //! 13 bytes for each id, and 2 KiB.
@@ -152,7 +154,15 @@ impl<T: Deadline, const N: usize> TimerQueue<T, N> {
     /// Deadline of the earliest timer; [`NEVER`](Deadline::NEVER) if there is none.
     #[inline(always)]
     #[must_use]
-    pub const fn earliest_deadline(&self) -> T {
+    pub fn earliest_deadline(&self) -> T {
+        self.timer_0.min(self.first.deadline)
+    }
+
+    /// [`earliest_deadline`](Self::earliest_deadline) right after one has [expired](Self::pop_expired), by one load: also after
+    /// insertions, but not after [`hasten_0`](Self::hasten_0).
+    #[inline(always)]
+    #[must_use]
+    pub const fn next_deadline(&self) -> T {
         self.first.deadline
     }
 
@@ -162,6 +172,8 @@ impl<T: Deadline, const N: usize> TimerQueue<T, N> {
     pub fn earliest(&self) -> Option<(T, TimerId)> {
         if self.is_empty() {
             None
+        } else if self.timer_0 < self.first.deadline {
+            Some((self.timer_0, TimerId::new(0)))
         } else {
             Some((self.first.deadline, self.first.id()))
         }
@@ -242,6 +254,17 @@ impl<T: Deadline, const N: usize> TimerQueue<T, N> {
         } else {
             Some(self.pop_among())
         }
+    }
+
+    /// [`pop_expired`](Self::pop_expired) where that gave none: timer 0, if it was [hastened](Self::hasten_0) and is due.
+    #[cold]
+    pub fn pop_expired_0(&mut self, now: T) -> Option<(TimerId, T)> {
+        let deadline = self.timer_0;
+        (deadline <= now).then(|| {
+            self.timer_0 = T::NEVER;
+            self.nr_others -= 1;
+            (TimerId::new(0), deadline)
+        })
     }
 
     /// [`pop_expired`](Self::pop_expired) right behind another one, as code of its own: of several that are due each waits for

@@ -402,6 +402,16 @@ fn a_stale_head_is_not_taken_for_the_running_thread() {
 }
 
 #[test]
+fn a_level_that_the_running_thread_had_is_not_handed_over() {
+    // It was suspended and resumed by another CPU, at another priority, before a switch.
+    let (mut run_queue, links) = with_ready(&[(1, 50), (2, 50)]);
+    run_queue.dequeue(&links, tid(1), prio(50));
+    let _ = run_queue.wakeup(&links, tid(1), prio(60));
+    assert!(!run_queue.hand_priority_to(&links, tid(3), prio(10)));
+    assert_eq!(order(&run_queue, &links), [1, 2]);
+}
+
+#[test]
 fn quanta_concern_round_robin_among_equals_only() {
     let (mut run_queue, links) = with_ready(&[(1, 50), (2, 40)]);
     assert_eq!(

@@ -34,3 +34,7 @@ pub mod ring;
 pub mod rules;
 pub mod stack_max;
 pub mod wire;
+
+/// For macros: a path from the root is the caller's to say what it means.
+#[doc(hidden)]
+pub use core as __core;

@@ -64,8 +64,8 @@ macro_rules! named {
             }
         }
 
-        impl ::core::fmt::Display for $Name {
-            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        impl $crate::__core::fmt::Display for $Name {
+            fn fmt(&self, f: &mut $crate::__core::fmt::Formatter<'_>) -> $crate::__core::fmt::Result {
                 f.pad(self.name())
             }
         }

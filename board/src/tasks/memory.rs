@@ -7,7 +7,7 @@ use core::ops::Range;
 use takt_kernel::task::{Task, all};
 
 use super::takt_declared;
-use crate::acpi::{self, Ecam, Tables};
+use crate::acpi::{self, Tables};
 use crate::drivers::watchdog::chip_set_registers;
 use crate::ioapic;
 use crate::loader::MemoryMap;
@@ -95,8 +95,7 @@ fn messages_of(function: Function) -> Option<Range<u64>> {
 /// What of the kernel's own is in this memory, if something is.
 fn kernels(memory: &Range<u64>, tables: &Tables) -> Option<&'static str> {
     let has = |first: u64, len: u64| overlap(memory, &(first..first.saturating_add(len)));
-    let has_space = |it: Ecam| has(it.base as u64, (u64::from(it.last_bus) + 1) << 20);
-    if tables.ecam.is_some_and(has_space) {
+    if (tables.spaces).is_some_and(|it| acpi::has_space(it, memory)) {
         return Some("PCI's configuration space");
     }
     // Source: IA-PC HPET specification 1.0a, 2.3.1.

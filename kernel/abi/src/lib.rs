@@ -3,11 +3,14 @@
 //! A call is `syscall` with its number in `eax` and up to two arguments in `rsi` and `rdx`. A message is six words, in `rbx`,
 //! `rbp` and `r12` to `r15`. The result is an [`Error`]'s number or 0 in `rax`, a value in `rdx`, and for calls that receive
 //! the message in its registers. Calls that are not about messages leave these as they were, and those that copy have two more arguments
-//! in `r12` and `r13`. All other registers are lost, `gs` always.
+//! in `r12` and `r13`. All other registers are lost.
+//!
+//! `gs` is lost at any instruction, and so are the selectors of data. `fs` begins at the thread's first stack pointer: what else a thread
+//! makes of it is lost at any instruction as well.
 #![no_std]
 
 /// Of all that is here. It rises with each change.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// Words of a message.
 pub const WORDS: usize = 6;
@@ -62,6 +65,9 @@ pub const MAX_LOG: usize = 120;
 pub const FIRST_REGION: usize = 1 << 39;
 /// Bytes of address space that a task has. Its code begins where it does, its stack ends where it does.
 pub const REGION: usize = 2 << 20;
+/// Bytes at the end of a thread's stack that are the thread's own, as `fs` says, which begins there. The first stack pointer is
+/// below them.
+pub const OWN: usize = 128;
 
 /// In what [`Call::Receive`] gives: there is a message, of a task that waits for a reply.
 pub const MESSAGE: u32 = 1 << 31;

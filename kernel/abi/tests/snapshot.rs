@@ -7,12 +7,13 @@ use takt_abi::{Call, Error, FaultKind};
 #[test]
 fn the_numbers_are_those_of_this_version() {
     let mut text = format!(
-        "version {}\nwords {} log {} region {:#x}+{:#x}\nleases {} of {} from {} rights {:#x} {:#x}\nreceived {:#x} {:#x}\n",
+        "version {}\nwords {} log {} region {:#x}+{:#x} own {}\nleases {} of {} from {} rights {:#x} {:#x}\nreceived {:#x} {:#x}\n",
         takt_abi::VERSION,
         takt_abi::WORDS,
         takt_abi::MAX_LOG,
         takt_abi::FIRST_REGION,
         takt_abi::REGION,
+        takt_abi::OWN,
         takt_abi::MAX_LEASES,
         size_of::<takt_abi::Lease>(),
         core::mem::offset_of!(takt_abi::Lending, leases),

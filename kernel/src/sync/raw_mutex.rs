@@ -349,7 +349,8 @@ impl RawMutex {
         self.lend_to_owner();
         if let Some(noted) = noted {
             let mut section = section::enter();
-            section.thread(me).inherits.remove(noted);
+            // A handler may have forgotten it meanwhile, which unlocked what it took for the only mutex that others wait for.
+            section.thread(me).inherits.remove_if_any(noted);
             section.leave_quietly();
         }
         pi::end_inheritance(me);

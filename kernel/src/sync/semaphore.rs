@@ -174,7 +174,21 @@ impl Semaphore {
         if self.try_take().is_ok() {
             return Ok(());
         }
-        let result = begin_take(self, deadline).finish();
+        self.taken(begin_take(self, deadline))
+    }
+
+    /// [`take_until`](Self::take_until) by a thread that may wait, and that announces its wait also where there is no time-out: then
+    /// its time-out, if others have that come, ends it.
+    #[cfg(feature = "tasks")]
+    pub(crate) fn take_as_announced(&self, deadline: Instant) -> Result<(), Error> {
+        let section = section::enter_object_thread(&self.waiters);
+        self.taken(self.begin_take_until(section, deadline))
+    }
+
+    /// The second half of taking one.
+    #[inline(always)]
+    fn taken(&self, begun: Handoff) -> Result<(), Error> {
+        let result = begun.finish();
         if result == Err(Error::TimedOut) {
             self.give_up();
         }

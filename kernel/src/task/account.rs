@@ -81,6 +81,12 @@ impl Account {
         (self.since.load()).wrapping_add(Cycles::new(left as u64))
     }
 
+    /// Whether nothing was left when it was charged last.
+    #[inline(always)]
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.left.load(Relaxed) <= 0
+    }
+
     /// Charges it up to now. Says whether something is left.
     #[inline(always)]
     pub(crate) fn charge(&self, now: Instant) -> bool {

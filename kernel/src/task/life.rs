@@ -14,6 +14,7 @@ use crate::arch::ring3;
 use crate::clock::{Instant, Nanos};
 use crate::error::Error;
 use crate::probe::trace_irqs_on;
+use crate::sched;
 use crate::section;
 use crate::sync::Semaphore;
 use crate::thread::exit::end;
@@ -55,11 +56,15 @@ static GO_ON: Semaphore = Semaphore::new(0, MAX_TASKS as u32);
 /// they are. `started` is told each one's thread, in their order.
 ///
 /// # Errors
-/// As [`start`], with the number of the task; those before it were started.
+/// As [`start`], with the number of the task; those before it were started. [`Error::WrongContext`] with the first if the caller cannot
+/// wait: then none was.
 ///
 /// # Context
 /// A thread that is more important than the tasks, one at a time.
 pub fn start_all(arguments: &[u64], mut started: impl FnMut(Thread)) -> Result<(), (usize, Error)> {
+    if !sched::may_block() {
+        return Err((0, Error::WrongContext));
+    }
     let mut result = Ok(());
     let mut nr = 0;
     for (number, argument) in arguments.iter().enumerate() {
@@ -73,7 +78,7 @@ pub fn start_all(arguments: &[u64], mut started: impl FnMut(Thread)) -> Result<(
         }
         nr += 1;
     }
-    // Neither can fail in a thread.
+    // Neither can fail where one may wait.
     for _ in 0..nr {
         let _ = ALIVE.take();
     }
@@ -223,7 +228,6 @@ impl Task {
         // It is a thread's.
         let _ = thread::current().set_priority(self.priority.load(Relaxed));
         ring3::renew(&self.space);
-        let stack = self.program.rsp;
         let entry = match self.has_others() {
             true => self.set_out(),
             false => self.program.entry,
@@ -232,7 +236,7 @@ impl Task {
             self.begin_times();
         }
         // SAFETY: nothing of the life before is needed, and `live` has given the thread the space.
-        unsafe { ring3::enter(entry, stack, self.argument.load(Relaxed)) }
+        unsafe { ring3::enter(entry, self.argument.load(Relaxed)) }
     }
 
     /// Its thread ends its life: nobody can send to it any more, and whoever has joined the thread finds how it ended.

@@ -105,7 +105,7 @@ impl Task {
     #[must_use]
     pub const fn new(program: Program) -> Self {
         Self {
-            space: Space::new(),
+            space: Space::new(program.rsp),
             argument: AtomicU64::new(program.argument),
             priority: AtomicU8::new(program.priority),
             program,

@@ -6,7 +6,7 @@
 //! a period at most. All of it takes the same time whatever else there is, but for what a chain of lent priorities takes.
 //!
 //! It is done in steps, an interrupt for each, so that whatever else is due comes in between: the task is throttled, or its call
-//! ended; the timer for what is deferred walks along the chain, and comes once more to tell the supervisor.
+//! ended; the timer for what is deferred arms that of the next period, tells the supervisor, and walks along the chain.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -18,13 +18,12 @@ use super::program::{Budget, Overrun};
 use crate::arch::interrupts;
 use crate::arch::percpu::{self, CpuRef};
 use crate::budget;
-use crate::clock::{Cycles, Instant};
+use crate::clock::{Cycles, Instant, Nanos};
 use crate::deferred;
 use crate::probe::trace;
 use crate::sched;
 use crate::section::{self, Scheduled};
 use crate::soft_timer::{self, Expiry};
-use crate::task::account::Account;
 use crate::thread::tcb::{THROTTLED, TcbRef};
 use crate::timers;
 
@@ -32,6 +31,9 @@ use crate::timers;
 const THROTTLES: u32 = 0;
 const STOPS: u32 = 1;
 const ENDS_CALL: u32 = 2;
+
+/// How soon it is looked again at a task that is to stop.
+const AGAIN: Nanos = Nanos::from_micros(20);
 
 /// The timer, among the kernel's own, by which a task's period begins anew.
 const fn timer_of(number: usize) -> usize {
@@ -99,7 +101,7 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
         return false;
     };
     if account.charge(now) {
-        timers::insert(scheduled, timers::SLICE, account.exhaustion());
+        timers::insert_at_expiry(scheduled, timers::SLICE, account.exhaustion());
         return true;
     }
     let me = TcbRef::current();
@@ -120,7 +122,10 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
         false => ENDS_CALL,
         // To begin anew once more would not make up for that.
         true if is_first && !account.is_owing() && task.faults_at_overrun() => STOPS,
-        true if task.pending.is_some() => return true,
+        true if task.pending.is_some() => {
+            task.look_again(scheduled, now);
+            return true;
+        }
         true => THROTTLES,
     };
     if is_first {
@@ -128,13 +133,20 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
         trace!(budget_overrun, task.port.thread().tid().raw(), what);
     }
     match what {
-        STOPS => task.stop_at_next(me, FaultKind::BudgetOverrun),
+        STOPS => {
+            task.stop_at_next(me, FaultKind::BudgetOverrun);
+            task.look_again(scheduled, now);
+        }
         // The walk that follows finds whose account the running thread is charged to.
-        ENDS_CALL => task.end_wait(scheduled, Error::BudgetSpent),
-        _ => task.throttle(scheduled, cpu, account),
+        ENDS_CALL => {
+            if let Some(owner) = task.end_wait_only(scheduled, Error::BudgetSpent) {
+                deferred::walk_at_expiry(scheduled, owner);
+            }
+        }
+        _ => task.throttle(scheduled, cpu),
     }
     if is_first && what != STOPS {
-        scheduled.nest(|| deferred::tell(task.number()));
+        deferred::tell(scheduled, task.number());
     }
     true
 }
@@ -146,6 +158,20 @@ pub(crate) fn tell(number: usize) {
     }
 }
 
+/// The task of this number is throttled up to its period's end: the timer comes then. In the interrupt for what is deferred.
+pub(crate) fn await_period(number: usize) {
+    let Some(task) = all().get(number) else {
+        return;
+    };
+    let mut section = section::own_irq();
+    let is_throttled = section.look_at(task.port.thread()).state & THROTTLED != 0;
+    if let (Some(account), true) = (task.account(), is_throttled) {
+        let id = soft_timer::kernels(timer_of(number));
+        timers::insert_at_expiry(&mut section, id, account.end());
+    }
+    section.release();
+}
+
 /// The period of this task begins anew.
 fn refill(number: usize, _: Expiry) {
     let Some(task) = all().get(number) else {
@@ -154,10 +180,29 @@ fn refill(number: usize, _: Expiry) {
     let mut section = section::own_irq();
     trace!(budget_refill, task.port.thread().tid().raw());
     task.unthrottle(&mut section);
+    // It may have been about to wait when it was to be stopped.
+    if task.pending.is_some() && task.is_alive() {
+        task.end_wait(&mut section, Error::Dead);
+        if !Task::is_in_ring_3(task.port.thread()) {
+            task.look_again(&mut section, Instant::now());
+        }
+    }
     section.release();
 }
 
 impl Task {
+    /// It is looked again soon whether it has come out of the kernel, where it may be about to wait.
+    #[cold]
+    #[inline(never)]
+    fn look_again(&self, scheduled: &mut Scheduled, now: Instant) {
+        let again = now + AGAIN.to_cycles();
+        timers::insert(
+            scheduled,
+            soft_timer::kernels(timer_of(self.number())),
+            again,
+        );
+    }
+
     /// If its thread, which belongs to this CPU, is throttled, it is no more.
     pub(super) fn unthrottle(&self, scheduled: &mut Scheduled) {
         let thread = self.port.thread();
@@ -169,6 +214,10 @@ impl Task {
         if t.state == 0 {
             sched::enqueue(scheduled, thread);
         }
+        // It may have had preemption disabled, and run on.
+        if thread == TcbRef::current() {
+            budget::recharge_running(scheduled, CpuRef::this(), Instant::now());
+        }
     }
 
     fn faults_at_overrun(&self) -> bool {
@@ -177,7 +226,7 @@ impl Task {
     }
 
     /// The running thread, which is the task's, does not run before the period's end, wherever it is.
-    fn throttle(&self, scheduled: &mut Scheduled, cpu: CpuRef, account: &Account) {
+    fn throttle(&self, scheduled: &mut Scheduled, cpu: CpuRef) {
         let me = TcbRef::current();
         let (tid, prio) = (me.tid(), me.prio());
         // With the lock of threads: another CPU may release it at this moment, if it is suspended.
@@ -192,8 +241,7 @@ impl Task {
             rq.dequeue(links, tid, prio);
         }
         percpu::set_need_resched();
-        let id = soft_timer::kernels(timer_of(self.number()));
-        timers::insert(scheduled, id, account.end());
+        deferred::refill(scheduled, self.number());
     }
 
     /// Whether its thread waits for a reply, or is about to.

@@ -5,6 +5,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use takt_abi::{Error, FaultKind, WORDS};
+use takt_scheduler::ThreadId;
 
 use super::fault::Pending;
 use super::frame::Frame;
@@ -40,9 +41,11 @@ impl Task {
         // SAFETY: a trap frame lies before the block, and nobody changes it now.
         let cs = unsafe { (*thread.frame()).cs };
         // In a call of the running thread the trap frame is that of an interrupt which is over.
-        let is_interrupted =
-            thread == TcbRef::current() && percpu::preempt_byte() & percpu::HARDIRQ != 0;
-        (is_interrupted || switch::is_preempted(thread)) && cs & 3 != 0
+        let is_interrupted = match thread == TcbRef::current() {
+            true => percpu::preempt_byte() & percpu::HARDIRQ != 0,
+            false => switch::is_preempted(thread),
+        };
+        is_interrupted && cs & 3 != 0
     }
 
     /// Its thread, which goes on at [`Pending::PLACE`] and would have at `rip`, is to have this fault, unless one is in store already.
@@ -66,6 +69,18 @@ impl Task {
 
     /// Its thread, which belongs to this CPU, waits no longer, if it waits for what tasks wait for: its call gives this error.
     pub(super) fn end_wait(&self, scheduled: &mut Scheduled, error: Error) {
+        if let Some(owner) = self.end_wait_only(scheduled, error) {
+            scheduled.nest(|| deferred::walk_on(owner));
+        }
+    }
+
+    /// Its thread, which belongs to this CPU, waits no longer, if it waits for what tasks wait for: its call gives this error. Gives who
+    /// had to answer that, from whom on a walk takes back what the thread has lent.
+    pub(super) fn end_wait_only(
+        &self,
+        scheduled: &mut Scheduled,
+        error: Error,
+    ) -> Option<ThreadId> {
         let thread = self.port.thread();
         let owner = scheduled.with_chains(|kernel| {
             let mutex = kernel.mutex_of(thread);
@@ -101,13 +116,12 @@ impl Task {
             Some(mutex.waiter_gone(kernel, thread))
         });
         let Some(owner) = owner else {
-            return self.end_take(scheduled, thread, error);
+            self.end_take(scheduled, thread, error);
+            return None;
         };
         // Who sleeps does not do that.
         timers::cancel(scheduled, wait::timeout_id(thread.tid()));
         sched::wake(scheduled, thread, Woken::Object);
-        if let Some(owner) = owner {
-            scheduled.nest(|| deferred::walk_on(owner));
-        }
+        owner
     }
 }

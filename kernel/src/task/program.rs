@@ -162,7 +162,7 @@ pub struct Program {
     pub cpu: usize,
     /// Its first instruction.
     pub entry: usize,
-    /// Its first stack pointer.
+    /// Its first stack pointer, where `fs` begins as well.
     pub rsp: usize,
     /// Where its region begins.
     pub base: usize,

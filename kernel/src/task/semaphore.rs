@@ -19,9 +19,6 @@ use crate::thread::tcb::{TcbRef, Woken};
 use crate::timers;
 use crate::wait;
 
-/// As late as a time-out comes that is one.
-const FAR: Instant = Instant::from_cycles(Instant::NEVER.cycles() - 1);
-
 /// All of them.
 static ALL: Once<&'static [Semaphore]> = Once::new();
 
@@ -58,7 +55,7 @@ impl Task {
         if semaphore.try_take().is_ok() {
             return Ok(());
         }
-        let deadline = deadline(nanos).min(FAR);
+        let deadline = deadline(nanos);
         if deadline <= Instant::now() {
             return Err(Error::TimedOut);
         }
@@ -66,7 +63,7 @@ impl Task {
         // What was to stop it before has not seen that it is about to wait.
         let taken = match self.pending.is_some() {
             true => None,
-            false => semaphore.take_until(deadline).ok(),
+            false => semaphore.take_as_announced(deadline).ok(),
         };
         self.is_taking.store(false, Relaxed);
         // A thread of a task may wait.

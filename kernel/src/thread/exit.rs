@@ -11,11 +11,12 @@ use core::sync::atomic::{
 
 use super::tcb::{EXITED, TcbRef, Woken};
 use crate::arch::percpu::{self, CpuRef};
-use crate::arch::switch::{is_preempted, leave_for_good, leave_for_good_by};
+use crate::arch::switch::{leave_for_good, leave_for_good_by, next_is_preempted};
 use crate::cpus::is_smp;
 use crate::parts::MUTEXES;
 use crate::probe::{self, trace};
 use crate::section::{self, Kernel, Scheduled, Section, Thread};
+use crate::timers::Arming;
 use crate::{preempt, sched, switch};
 
 /// Ends the calling thread with this exit code, from within any function. A thread whose first function returns ends as
@@ -74,7 +75,7 @@ fn leave(mut section: Section<Thread>, me: TcbRef, joiner: Option<TcbRef>) -> ! 
     let sched = section.cpu(cpu);
     sched.rq.leave_current(&sched.links);
     let next = sched.thread(sched.rq.best());
-    if is_preempted(next) {
+    if next_is_preempted(next) || sched.is_watched() {
         core::hint::cold_path();
         leave_apart(section, me);
     }
@@ -84,22 +85,23 @@ fn leave(mut section: Section<Thread>, me: TcbRef, joiner: Option<TcbRef>) -> ! 
 #[inline(always)]
 fn leave_to_best(mut section: Section<Thread, Scheduled>, me: TcbRef) -> ! {
     let in_use = in_use(me);
-    let sched = section.cpu(CpuRef::this());
+    let cpu = CpuRef::this();
+    let sched = section.cpu(cpu);
     let next = sched.rq.pick_other();
     let next = sched.thread(next);
-    switch::commit(&mut section, me, next);
-    section.release();
+    // The second half follows here.
+    let _ = switch::to(section, cpu, me, next, Arming::Now);
     if is_smp!() {
-        // SAFETY: interrupts are off, and `commit` made `next` the current thread.
+        // SAFETY: interrupts are off, and `to` made `next` the current thread.
         unsafe { leave_for_good_by(next, has_left) };
     }
     // With interrupts off nobody else comes to use the stack before it is left.
     in_use.store(false, Relaxed);
-    // SAFETY: interrupts are off, and `commit` made `next` the current thread.
+    // SAFETY: interrupts are off, and `to` made `next` the current thread.
     unsafe { leave_for_good(next) }
 }
 
-/// With the switch in a section of its own, where the next thread gets all of its registers back, as
+/// With the switch in a section of its own, where the next thread gets all of its registers back or something is to be done at each, as
 /// [`switch::blocked`] does it for those that wait. An interrupt that comes in between does not switch: the thread itself
 /// leaves its stack.
 #[cold]

@@ -56,10 +56,7 @@ fn begin_suspend_myself() -> Handoff {
     let mut section = section::own_thread();
     let cpu = CpuRef::this();
     sched::unready(&mut section, cpu, me, SUSPENDED);
-    let sched = section.cpu(cpu);
-    let next = sched.rq.pick_other();
-    let next = sched.thread(next);
-    Handoff::switch(switch::to(section, cpu, me, next))
+    switch::blocked(section, cpu, me)
 }
 
 impl Thread {

@@ -21,6 +21,23 @@
 //! static ANYWHERE: usize = 0;
 //! takt_kernel::register_stacks!(core::mem::transmute::<&'static usize, &'static [Stack<4096>; 1]>(&ANYWHERE), 4096, 1);
 //! ```
+//! Nor does it take attributes, which no lint would look at:
+//!
+//! ```compile_fail
+//! takt_kernel::thread_stack!(#[unsafe(link_section = ".takt.jump_table")] static STACK: 4096);
+//! ```
+//! Nor does it mind what a path from the root is to the caller, and neither do the others:
+//!
+//! ```no_run
+//! extern crate self as core;
+//! takt_kernel::thread_stack!(static GUARDED: 4096);
+//! fn is_on() -> bool {
+//!     takt_kernel::static_branch!(takt_kernel::trace::events::print::ID)
+//! }
+//! fn main() {
+//!     takt_kernel::trace_marker!("{}", is_on());
+//! }
+//! ```
 //! Nor is there one without memory:
 //!
 //! ```compile_fail,E0080
@@ -147,21 +164,21 @@ impl Registration {
 /// `thread_stack!(pub static WORKER: [16384; 2]);` declares two, `thread_stack!(static MAIN: 16384);` one.
 #[macro_export]
 macro_rules! thread_stack {
-    ($(#[$meta:meta])* $vis:vis static $name:ident : [$size:expr; $nr:expr]) => {
-        $(#[$meta])*
+    ($(#[doc = $doc:expr])* $vis:vis static $name:ident : [$size:expr; $nr:expr]) => {
+        $(#[doc = $doc])*
         #[unsafe(link_section = ".bss.takt.window")]
         $vis static $name: [$crate::thread::Stack<{ $size }>; $nr] =
             // SAFETY: registered below.
             [const { unsafe { $crate::thread::Stack::new() } }; $nr];
         $crate::register_stacks!(&$name, $size, $nr);
     };
-    ($(#[$meta:meta])* $vis:vis static $name:ident : $size:expr) => {
-        $(#[$meta])*
+    ($(#[doc = $doc:expr])* $vis:vis static $name:ident : $size:expr) => {
+        $(#[doc = $doc])*
         #[unsafe(link_section = ".bss.takt.window")]
         $vis static $name: $crate::thread::Stack<{ $size }> =
             // SAFETY: registered below.
             unsafe { $crate::thread::Stack::new() };
-        $crate::register_stacks!(::core::array::from_ref(&$name), $size, 1);
+        $crate::register_stacks!($crate::__core::array::from_ref(&$name), $size, 1);
     };
 }
 
@@ -224,13 +241,13 @@ pub(crate) fn map_stacks(map: &mut impl FnMut(usize, usize, usize)) {
 /// runs on that.
 #[macro_export]
 macro_rules! guarded_stack {
-    ($(#[$meta:meta])* static $name:ident, $memory:ident : $size:expr) => {
-        $(#[$meta])*
+    ($(#[doc = $doc:expr])* static $name:ident, $memory:ident : $size:expr) => {
+        $(#[doc = $doc])*
         #[unsafe(link_section = ".bss.takt.window")]
         static $name: $crate::thread::GuardedStack<{ $size }> =
             // SAFETY: registered below.
             unsafe { $crate::thread::GuardedStack::new() };
-        $(#[$meta])*
+        $(#[doc = $doc])*
         static $memory: $crate::thread::StackMemory<{ $size }> =
             $crate::thread::StackMemory::new();
         const _: () = {

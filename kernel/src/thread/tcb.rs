@@ -192,6 +192,7 @@ impl TcbRef {
         /// The thread's handle. The running thread's own does not change.
         handle: u32,
         /// Where a switch to it goes on.
+        #[cfg(feature = "tasks")]
         resume: usize,
         /// Its own priority.
         base: Priority,

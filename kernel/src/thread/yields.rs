@@ -5,6 +5,7 @@
 use super::tcb::TcbRef;
 use crate::arch::percpu::{self, CpuRef};
 use crate::switch::{self, Handoff};
+use crate::timers::Arming;
 use crate::{sched, section};
 
 /// Lets the calling thread's equals go first. Does nothing where the caller must not be switched out: with preemption or
@@ -31,7 +32,7 @@ pub fn yield_now() {
         return section.leave_quietly();
     }
     sched.rq.yield_to(next);
-    switch::to(section, cpu, me, thread).carry_out();
+    switch::to(section, cpu, me, thread, Arming::Behind).carry_out();
 }
 
 /// [`yield_now`] where it may not be allowed, or where a reschedule is due.

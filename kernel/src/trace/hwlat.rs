@@ -140,9 +140,14 @@ fn body(_: usize) {
         if now < next {
             continue;
         }
-        next = now.wrapping_add(cycles(Nanos::new(WINDOW.load(Relaxed))));
+        let (window, width) = window();
+        next = now.wrapping_add(cycles(window));
+        if width >= window {
+            // Between the two stores of who changes both.
+            continue;
+        }
         let thresh = latency::thresh_or(|| cycles(DEFAULT_THRESH));
-        let seen = watch(cycles(Nanos::new(WIDTH.load(Relaxed))), thresh);
+        let seen = watch(cycles(width), thresh);
         if seen.count > 0 {
             seqnum += 1;
             crate::trace_event!(

@@ -23,7 +23,7 @@ pub fn marker(text: &str) {
 macro_rules! trace_marker {
     ($($text:tt)+) => {
         if $crate::static_branch!($crate::trace::events::print::ID) {
-            $crate::trace::format_marker(::core::format_args!($($text)+));
+            $crate::trace::format_marker($crate::__core::format_args!($($text)+));
         }
     };
 }

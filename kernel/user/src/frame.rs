@@ -5,8 +5,7 @@
 
 use core::arch::asm;
 
-use crate::OWN;
-use crate::abi::MAX_LOG;
+use crate::abi::{MAX_LOG, OWN};
 use crate::syscall;
 
 #[repr(C)]
@@ -23,7 +22,7 @@ const LOST: usize = usize::MAX;
 
 fn frame() -> &'static mut Frame {
     let frame: *mut Frame;
-    // SAFETY: only reads the register, which `entry!` and `thread!` have set.
+    // SAFETY: only reads the register, which the kernel has set.
     unsafe { asm!("rdfsbase {}", out(reg) frame, options(nomem, nostack, preserves_flags)) };
     // SAFETY: the thread has these bytes for this alone, and what it does with them calls nothing.
     unsafe { &mut *frame }

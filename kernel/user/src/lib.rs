@@ -28,6 +28,9 @@ mod time;
 pub mod timerlat;
 mod trace;
 
+/// For macros: a path from the root is the caller's to say what it means.
+#[doc(hidden)]
+pub use core as __core;
 pub use lease::{Info, Lease, Leased};
 pub use syscall::{exit, feed, null, receive, reply, reply_and_receive, sleep_until, yield_now};
 pub use takt_abi as abi;
@@ -41,10 +44,6 @@ pub use trace::TaskSink;
 
 /// A message: six words, which are copied from task to task.
 pub type Message = [u64; abi::WORDS];
-
-/// Bytes at the beginning of a thread's stack that are the thread's own; the base of `fs` is where they are.
-#[doc(hidden)]
-pub const OWN: usize = 128;
 
 /// Another task, by the number of the handle: its place among the `peers` that the manifest gives this task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -151,23 +150,20 @@ pub struct Incoming {
 macro_rules! entry {
     ($main:path) => {
         #[unsafe(no_mangle)]
-        extern "C" fn takt_task_main(argument: u64) -> ! {
-            let main: fn(u64) = $main;
+        extern "C" fn takt_task_main(argument: $crate::__core::primitive::u64) -> ! {
+            let main: fn($crate::__core::primitive::u64) = $main;
             main(argument);
             $crate::exit(0)
         }
 
-        ::core::arch::global_asm!(
+        $crate::__core::arch::global_asm!(
             ".section .text.start, \"ax\"",
             ".global takt_task_start",
             "takt_task_start:",
             "xor ebp, ebp",
-            "sub rsp, {own}",
-            "wrfsbase rsp",
             "call takt_task_main",
             "ud2",
             ".text",
-            own = const $crate::OWN,
         );
     };
 }
@@ -184,23 +180,20 @@ macro_rules! entry {
 macro_rules! thread {
     ($name:ident, $main:path) => {
         const _: () = {
-            extern "C" fn main(argument: u64) -> ! {
-                let main: fn(u64) = $main;
+            extern "C" fn main(argument: $crate::__core::primitive::u64) -> ! {
+                let main: fn($crate::__core::primitive::u64) = $main;
                 main(argument);
                 $crate::exit(0)
             }
 
             #[unsafe(naked)]
-            #[unsafe(export_name = ::core::concat!("takt_thread_", ::core::stringify!($name)))]
+            #[unsafe(export_name = $crate::__core::concat!("takt_thread_", $crate::__core::stringify!($name)))]
             #[unsafe(link_section = ".text.thread")]
             extern "C" fn start() -> ! {
-                ::core::arch::naked_asm!(
+                $crate::__core::arch::naked_asm!(
                     "xor ebp, ebp",
-                    "sub rsp, {own}",
-                    "wrfsbase rsp",
                     "call {main}",
                     "ud2",
-                    own = const $crate::OWN,
                     main = sym main,
                 )
             }
@@ -211,7 +204,7 @@ macro_rules! thread {
 /// Writes a line to the log, as `format!` makes it; it is cut behind [`abi::MAX_LOG`] bytes.
 #[macro_export]
 macro_rules! log {
-    ($($text:tt)+) => { $crate::log(::core::format_args!($($text)+)) };
+    ($($text:tt)+) => { $crate::log($crate::__core::format_args!($($text)+)) };
 }
 
 #[cfg(feature = "task")]

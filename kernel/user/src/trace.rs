@@ -53,8 +53,8 @@ extern "C" fn record(event: u64, bytes: u64, a: u64, b: u64, c: u64, d: u64) {
 macro_rules! trace_event {
     ($($event:ident)::+ $(, $value:expr)* $(,)?) => {{
         const {
-            ::core::assert!(
-                ::core::matches!(
+            $crate::__core::assert!(
+                $crate::__core::matches!(
                     <<$($event)::+::Event as $crate::tracer::event::Event>::Class as $crate::tracer::event::EventClass>::LAYOUT,
                     $crate::tracer::event::Layout::Wide
                 ),
@@ -77,7 +77,7 @@ macro_rules! is_event_on {
         'place: {
             // SAFETY: reads a byte of the task's own, and changes the flags only.
             unsafe {
-                ::core::arch::asm!(
+                $crate::__core::arch::asm!(
                     "cmp byte ptr [rip + {flag}], 0",
                     "jne {on}",
                     flag = sym $id,

@@ -99,6 +99,30 @@ impl<T: Deadline, const N: usize> TimerQueue<T, N> {
         insertion.result(Inserted::Earliest)
     }
 
+    /// Arms timer 0, or moves it if it is armed for a later time; whatever else is armed, by a few stores. Says whether the
+    /// earliest deadline is this one now.
+    #[inline(always)]
+    pub fn hasten_0(&mut self, deadline: T) -> bool {
+        if self.is_empty() {
+            self.first = Entry::new(TimerId::new(0), deadline);
+            return true;
+        }
+        if self.first.is(TimerId::new(0)) {
+            // Nothing is before it, so nothing will be.
+            let is_hastened = deadline < self.first.deadline;
+            if is_hastened {
+                self.first.deadline = deadline;
+            }
+            return is_hastened;
+        }
+        if deadline >= self.timer_0 {
+            return false;
+        }
+        self.nr_others += usize::from(self.timer_0 == T::NEVER);
+        self.timer_0 = deadline;
+        deadline < self.first.deadline
+    }
+
     /// [`insert`](Self::insert) into a queue that is not empty, if the timer is not armed and its place is at hand: in
     /// front, or next to a timer that the list's index names. Else nothing, and nothing is changed.
     #[inline(always)]

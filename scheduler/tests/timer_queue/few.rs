@@ -19,6 +19,17 @@ fn run(ops: &[Op]) {
                 let inserted = queue.insert_step(tid(id), deadline, &mut insertion);
                 assert_eq!(inserted, Some(model.insert(id, deadline)));
             }
+            Op::Hasten(deadline) => {
+                let before = model.earliest();
+                let is_later = queue.deadline_of(tid(0)).is_some_and(|it| it <= deadline);
+                assert_eq!(
+                    queue.hasten_0(deadline),
+                    !is_later && {
+                        let _ = model.insert(0, deadline);
+                        model.earliest() != before
+                    }
+                );
+            }
             Op::Cancel(id) => assert_eq!(queue.cancel(tid(id)), model.cancel(id)),
             Op::PopExpired(now) => assert_eq!(queue.pop_expired(now), model.pop_expired(now)),
             Op::Rearm(period) => {

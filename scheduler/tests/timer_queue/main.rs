@@ -11,6 +11,8 @@ use takt_scheduler::{Cancelled, Inserted, TimerId, TimerQueue};
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Insert(u16, u64),
+    /// Of timer 0.
+    Hasten(u64),
     Cancel(u16),
     PopExpired(u64),
     /// As a periodic timer does: the earliest moves by a period.
@@ -33,6 +35,7 @@ fn ops(nr_timers: u16, nr_deadlines: u64, len: usize) -> impl Strategy<Value = V
     };
     let op = prop_oneof![
         8 => (0..nr_timers, deadline()).prop_map(|(id, deadline)| Op::Insert(id, deadline)),
+        2 => (0..nr_deadlines).prop_map(Op::Hasten),
         3 => (0..nr_timers).prop_map(Op::Cancel),
         2 => (0..nr_deadlines).prop_map(Op::PopExpired),
         2 => (0..nr_deadlines).prop_map(Op::Rearm),
@@ -45,10 +48,14 @@ fn ops(nr_timers: u16, nr_deadlines: u64, len: usize) -> impl Strategy<Value = V
 
 /// Takes the earliest one out that is due, in one of the two ways.
 fn pop<const N: usize>(queue: &mut TimerQueue<u64, N>, now: u64) -> Option<(TimerId, u64)> {
-    match now % 2 {
+    let popped = match now % 2 {
         0 => queue.pop_expired(now),
         _ => queue.pop_further_expired(now),
+    };
+    if popped.is_some() {
+        assert_eq!(queue.next_deadline(), queue.earliest_deadline());
     }
+    popped.or_else(|| queue.pop_expired_0(now))
 }
 
 fn run<const N: usize>(ops: &[Op]) {
@@ -63,6 +70,9 @@ fn run<const N: usize>(ops: &[Op]) {
                 let found = queue.insert(tid(id), deadline);
                 // Never, in an empty queue: whether the clock is set for nothing does not matter.
                 assert!(found == expected || is_empty && deadline == u64::MAX);
+            }
+            Op::Hasten(deadline) => {
+                assert_eq!(queue.hasten_0(deadline), model.hasten_0(deadline));
             }
             Op::Cancel(id) => assert_eq!(queue.cancel(tid(id)), model.cancel(id)),
             Op::PopExpired(now) => assert_eq!(pop(&mut queue, now), model.pop_expired(now)),

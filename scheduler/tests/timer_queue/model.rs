@@ -14,57 +14,88 @@ pub(crate) struct Model {
     pub(crate) armed: BTreeMap<(u64, u64), u16>,
     pub(crate) keys: HashMap<u16, (u64, u64)>,
     pub(crate) nr_inserted: u64,
+    /// Whom the queue has in front: the earliest, but for timer 0 if that was hastened.
+    front: Option<u16>,
 }
 
 impl Model {
+    /// The earliest; of timer 0 and another one of the same time, whom the queue has in front.
     pub(crate) fn earliest(&self) -> Option<(u64, u16)> {
-        let (&(deadline, _), &id) = self.armed.first_key_value()?;
-        Some((deadline, id))
+        let deadline = self.armed.first_key_value()?.0.0;
+        let front = self.front.filter(|id| self.keys[id].0 == deadline);
+        Some((deadline, front.unwrap_or(*self.armed.first_key_value()?.1)))
     }
 
-    pub(crate) fn is_earliest(&self, id: u16) -> bool {
-        self.earliest().is_some_and(|(_, first)| first == id)
+    fn remove(&mut self, id: u16) -> bool {
+        let Some(key) = self.keys.remove(&id) else {
+            return false;
+        };
+        self.armed.remove(&key);
+        if self.front == Some(id) {
+            self.front = self.armed.first_key_value().map(|it| *it.1);
+        }
+        true
+    }
+
+    fn put(&mut self, id: u16, deadline: u64) {
+        self.nr_inserted += 1;
+        let order = if id == 0 { 0 } else { self.nr_inserted };
+        self.keys.insert(id, (deadline, order));
+        self.armed.insert((deadline, order), id);
     }
 
     pub(crate) fn insert(&mut self, id: u16, deadline: u64) -> Inserted {
-        let was_earliest = self.is_earliest(id);
-        if let Some(key) = self.keys.remove(&id) {
-            self.armed.remove(&key);
-        }
-        self.nr_inserted += 1;
+        let was_front = self.front == Some(id);
+        self.remove(id);
         if deadline != u64::MAX {
-            let order = if id == 0 { 0 } else { self.nr_inserted };
-            self.keys.insert(id, (deadline, order));
-            self.armed.insert((deadline, order), id);
+            self.put(id, deadline);
+            let is_front = self.front.is_none_or(|front| {
+                let first = self.keys[&front].0;
+                deadline < first || id == 0 && deadline == first
+            });
+            if is_front {
+                self.front = Some(id);
+            }
         }
-        if was_earliest {
+        if was_front {
             Inserted::Moved
-        } else if self.is_earliest(id) {
+        } else if self.front == Some(id) {
             Inserted::Earliest
         } else {
             Inserted::Later
         }
     }
 
+    /// Whether that changes the earliest deadline.
+    pub(crate) fn hasten_0(&mut self, deadline: u64) -> bool {
+        let before = self.earliest();
+        if self.keys.get(&0).is_some_and(|key| key.0 <= deadline) {
+            return false;
+        }
+        let was_front = self.front == Some(0);
+        self.remove(0);
+        self.put(0, deadline);
+        if was_front || self.front.is_none() {
+            self.front = Some(0);
+        }
+        before.is_none_or(|it| deadline < it.0)
+    }
+
     pub(crate) fn cancel(&mut self, id: u16) -> Cancelled {
-        let was_earliest = self.is_earliest(id);
-        match self.keys.remove(&id) {
-            None => Cancelled::NotArmed,
-            Some(key) => {
-                self.armed.remove(&key);
-                if was_earliest {
-                    Cancelled::Earliest
-                } else {
-                    Cancelled::Later
-                }
-            }
+        let was_front = self.front == Some(id);
+        match self.remove(id) {
+            false => Cancelled::NotArmed,
+            true if was_front => Cancelled::Earliest,
+            true => Cancelled::Later,
         }
     }
 
+    /// Whom the queue has in front comes first, if it is due; else timer 0, if that was hastened and is due.
     pub(crate) fn pop_expired(&mut self, now: u64) -> Option<(TimerId, u64)> {
-        let (deadline, id) = self.earliest().filter(|&(deadline, _)| deadline <= now)?;
-        self.armed.pop_first();
-        self.keys.remove(&id);
+        let is_due = |id: &u16| self.keys.get(id).is_some_and(|key| key.0 <= now);
+        let id = self.front.filter(is_due).or(Some(0).filter(is_due))?;
+        let deadline = self.keys[&id].0;
+        self.remove(id);
         Some((tid(id), deadline))
     }
 }

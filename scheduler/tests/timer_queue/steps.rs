@@ -206,3 +206,31 @@ fn a_search_that_is_thrown_back_is_short() {
         assert_eq!(queue.verify(), Ok(()));
     }
 }
+
+/// Whoever arms timers for the end of time, again and again, makes no search for a near place long.
+#[test]
+fn far_deadlines_are_in_nobodys_way() {
+    for far in [u64::MAX - 1000, 1 << 60, 1 << 51] {
+        let mut queue = Box::new(TimerQueue::<u64, 512>::new());
+        for id in 1..=200 {
+            let _ = queue.insert(tid(id), u64::from(id) * 10_000);
+        }
+        let (mut nr, mut nr_long) = (0, 0);
+        for round in 0..2000 {
+            for nr in 0..8 {
+                let id = tid(300 + nr);
+                steps_of(&mut queue, id, far + 100 * u64::from(nr) + round % 7);
+            }
+            for at in 0..8 {
+                let near = (round * 8 + at) * 7919 % 2_000_000;
+                nr += 1;
+                nr_long += usize::from(steps_to(&mut queue, near) > 3);
+            }
+        }
+        println!("{far:x}: {nr_long} of {nr} took longer");
+        assert!(
+            100 * nr_long <= nr,
+            "{far:x}: {nr_long} of {nr} took longer"
+        );
+    }
+}

@@ -215,13 +215,22 @@ pub(super) fn with_tasks_runs(stage: &Stage) -> Result<()> {
         .says("INFO  worker: panicked at tasks/worker.rs:")?
         .says("WARN  supervisor: task 1 was stopped in life 3  (tasks/supervisor.rs:")?
         .says("task 'worker' was stopped: panic")?;
-    // An event that the kernel has as well.
-    let clash = worker.replacen("\"demo:turn_begun\"", "\"sched:sched_switch\"", 1);
-    ensure!(clash != worker, "the template is another");
-    fs::write(&path, clash)?;
-    run()?
-        .code(1)?
-        .complains("a task has an event `sched:sched_switch`, and so has the kernel")?;
+    // An event that reads as the kernel's.
+    for (name, said) in [
+        (
+            "sched:sched_switch",
+            "the event `sched_switch` is in `sched`, where the kernel's are",
+        ),
+        (
+            "demo:sched_switch",
+            "a task has an event `demo:sched_switch`, and the kernel has `sched:sched_switch`",
+        ),
+    ] {
+        let clash = worker.replacen("demo:turn_begun", name, 1);
+        ensure!(clash != worker, "the template is another");
+        fs::write(&path, clash)?;
+        run()?.code(1)?.complains(said)?;
+    }
     Ok(())
 }
 

@@ -56,6 +56,21 @@ pub(crate) fn run(what: u64) {
         7 => exit(asks(what >> 8, 1_000_000, [WORK, 3_000_000, 0, 0, 0, 0])),
         8 => exit(asks(what >> 8, 0, [4; 6])),
         12 => exit(asks(what >> 8, 0, [HAVE_WORK_DONE, 3_000_000, 0, 0, 0, 0])),
+        16 => {
+            sleep_until(Instant::after(Nanos::from_millis(2)));
+            work_until(Instant::after(Nanos::new(200_000 - (what >> 8))));
+            exit(match SERVER.call([WORK, 20_000_000, 0, 0, 0, 0]) {
+                Ok(_) => 1,
+                Err(Error::BudgetSpent) => 2,
+                _ => 3,
+            });
+        }
+        17 => {
+            sleep_until(Instant::after(Nanos::from_millis(2)));
+            work_until(Instant::after(Nanos::new(200_000 - (what >> 8))));
+            let _ = receive(1, Instant::after(Nanos::from_millis(500)));
+            exit(4);
+        }
         13 => sleep_until(Instant::after(Nanos::from_millis(60))),
         15 => {
             let ends = [[PASS_ON, 0, 0, 0, 0, 0], [0; 6]].map(|it| SERVER.call(it).is_ok());
@@ -64,8 +79,14 @@ pub(crate) fn run(what: u64) {
         14 => exit(asks(what >> 8, 0, [PASS_ON, 3_000_000, 0, 0, 0, 0])),
         9 => exit(takes_back(what >> 8)),
         4 => exit(hostile(what >> 8 & 0xff, what >> 16)),
-        // Each life is over as soon as it begins, up to that millisecond.
-        11 if Instant::now() < Instant::from_nanos((what >> 8) * 1_000_000) => faults(),
+        // Each life is over as soon as it begins, up to that millisecond; not all equally soon, or each period's end would find a life at the
+        // same instruction.
+        11 if Instant::now() < Instant::from_nanos((what >> 8) * 1_000_000) => {
+            for _ in 0..now() / 64 % 61 {
+                core::hint::spin_loop();
+            }
+            faults();
+        }
         11 => exit(0),
         _ => exit(95),
     }

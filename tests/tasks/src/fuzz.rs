@@ -390,6 +390,9 @@ const MESSAGES: [u64; 5] = [
     Call::ReplyAndReceive as u64,
 ];
 
+/// Where `fs` begins, whatever becomes of it.
+static FS: AtomicU64 = AtomicU64::new(0);
+
 /// What others may write to.
 static SCRATCH: [AtomicU64; 200] = [const { AtomicU64::new(0) }; 200];
 const SCRATCH_SIZE: u64 = size_of_val(&SCRATCH) as u64;
@@ -497,8 +500,9 @@ fn call(random: &mut Random, number: u64) {
     // SAFETY: it keeps what a function has to keep.
     unsafe { takt_fuzz_call(&mut registers, flags, stack) };
     let is_known = registers[0] == 0 || Error::from_number(registers[0]).is_some();
-    // rdi, rsi, r8 to r10
-    let is_own = |at: usize| registers[at] == 0 || registers[at] == before[at];
+    // rdi, rsi, r8 to r10; rsi may say where `fs` begins.
+    let is_fs = |at: usize| at == 4 && registers[at] == FS.load(Relaxed);
+    let is_own = |at: usize| [0, before[at]].contains(&registers[at]) || is_fs(at);
     if !is_known || ![2, 4, 6, 7, 8].into_iter().all(is_own) {
         exit(3);
     }
@@ -607,6 +611,7 @@ fn flood(random: &mut Random, burst: u64) {
 /// Fuzzes, in one life after the other, each with numbers of its own. In bursts, five of six are floods.
 #[inline(never)]
 pub(crate) fn run(busy: u64) {
+    FS.store(crate::fs_base(), Relaxed);
     let report = |nr| match KEEPER.call([REPORT, nr, 0, 0, 0, 0]) {
         Ok(words) => words,
         Err(error) => exit(100 + error as u64),

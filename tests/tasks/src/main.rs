@@ -3,6 +3,7 @@
 #![no_main]
 
 mod budget;
+mod chain;
 mod client;
 mod driver;
 mod fuzz;
@@ -56,6 +57,9 @@ const ASKS_WITH_REGISTERS: u64 = 24;
 const ANSWERS_WITH_REGISTERS: u64 = 25;
 /// Of those that have something in all registers while the other one runs.
 const HOLDS_REGISTERS: u64 = 26;
+/// Of those that call each other along a chain, and of the first one.
+const RELAYS: u64 = 27;
+const GIVES_UP: u64 = 28;
 
 fn main(argument: u64) {
     let what = argument & 0xffff_ffff;
@@ -86,6 +90,8 @@ fn main(argument: u64) {
         ASKS_WITH_REGISTERS => registers::ask(),
         ANSWERS_WITH_REGISTERS => registers::answer(),
         HOLDS_REGISTERS => registers::hold(what != 0),
+        RELAYS => chain::relay(what),
+        GIVES_UP => chain::give_up(what),
         _ => exit(99),
     }
 }

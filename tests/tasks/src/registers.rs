@@ -1,6 +1,7 @@
 //! What threads have in the FPU - x87, SSE registers and MXCSR - over a call and while others run: each its own, and nothing of another's.
+//! And what they have in selectors and `fs`: nothing of another's, either.
 
-use core::arch::global_asm;
+use core::arch::{asm, global_asm};
 
 use takt_user::abi::Call;
 use takt_user::{Instant, Nanos, exit};
@@ -94,15 +95,65 @@ unsafe extern "C" {
     fn takt_store_registers(fpu: &mut Fpu);
 }
 
+/// The selectors of data, of which only null ones mean nothing, and the base of `fs`.
+#[derive(Clone, Copy, PartialEq)]
+struct Segments {
+    selectors: [u16; 4],
+    fs: u64,
+}
+
+impl Segments {
+    /// This thread's own.
+    fn of(own: u64) -> Self {
+        let selector = 1 + (own >> 16 & 1) as u16;
+        Self {
+            selectors: [selector; 4],
+            fs: own,
+        }
+    }
+
+    fn now() -> Self {
+        let [ds, es, fs, gs]: [u16; 4];
+        // SAFETY: only reads registers.
+        unsafe {
+            asm!("mov {:x}, ds", "mov {:x}, es", "mov {:x}, fs", "mov {:x}, gs", out(reg) ds, out(reg) es, out(reg) fs, out(reg) gs, options(nomem, nostack));
+        }
+        Self {
+            selectors: [ds, es, fs, gs],
+            fs: crate::fs_base(),
+        }
+    }
+
+    fn load(self) {
+        let [ds, es, fs, gs] = self.selectors;
+        // SAFETY: nobody uses what they select. A selector clears its base, so that comes behind.
+        unsafe {
+            asm!("mov ds, {:x}", "mov es, {:x}", "mov fs, {:x}", "mov gs, {:x}", "wrfsbase {}", in(reg) ds, in(reg) es, in(reg) fs, in(reg) gs, in(reg) self.fs, options(nomem, nostack));
+        }
+    }
+
+    /// Whether each is one of the thread's own, or what it began with, which it has again once others have run.
+    fn is_of(self, own: Self, first: Self) -> bool {
+        let mut selectors = self.selectors.iter().zip(own.selectors);
+        selectors.all(|(it, own)| [0, own].contains(it)) && [own.fs, first.fs].contains(&self.fs)
+    }
+}
+
 /// Calls with numbers of this thread's own in all of them, which it has had for a while, and ends the thread's task unless they are there again.
 fn keep(own: u64, rounds: u64, call: Call, a: u64, b: u64) {
     let expected = Fpu::of(own);
     let mut fpu = expected;
+    let (first, segments) = (Segments::now(), Segments::of(own));
+    segments.load();
     // SAFETY: it keeps what a function has to keep, and the calls change no memory.
     let status = unsafe { takt_call_with_registers(&mut fpu, a, b, call as u64, rounds) };
     if status != 0 || fpu.masked() != expected.masked() {
         exit(1);
     }
+    if !Segments::now().is_of(segments, first) {
+        exit(3);
+    }
+    first.load();
 }
 
 /// Ends the task if another life or thread has left something.
@@ -110,7 +161,10 @@ fn begin() {
     let mut fpu = Fpu([0; 64]);
     // SAFETY: it only stores what there is.
     unsafe { takt_store_registers(&mut fpu) };
-    if !fpu.is_new() {
+    let segments = Segments::now();
+    let stack = (&raw const segments).expose_provenance() as u64;
+    let is_own = (stack..stack + 4096).contains(&segments.fs);
+    if !fpu.is_new() || segments.selectors != [0; 4] || !is_own {
         exit(2);
     }
 }

@@ -43,7 +43,10 @@ thread_stack!(
     static STACKS: [WORKLOAD_STACK_SIZE; MAX_SLOTS]
 );
 
-/// No time of a configuration is longer: a year, so that sums of them do not wrap.
+/// No section that the load `plant` plants is longer: nothing else runs on its CPU.
+const LONGEST_SECTION: Nanos = Nanos::from_secs(10);
+
+/// No other time of a configuration is longer: a year, so that sums of them do not wrap.
 const LONGEST: Nanos = Nanos::from_secs(365 * 24 * 3600);
 
 // The host knows the status block's layout, so its room does not grow with the kernel's.
@@ -233,8 +236,10 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
         config.warmup_ns,
         config.duration_ns,
         config.stagger_ns,
+        config.interval_of(u64::from(config.threads).saturating_sub(1)),
     ];
-    let is_too_long = times.into_iter().any(|ns| ns > LONGEST.get());
+    let is_too_long =
+        times.into_iter().any(|ns| ns > LONGEST.get()) || config.plant_ns > LONGEST_SECTION.get();
     if is_endless
         || is_too_long
         || cpus == 0

@@ -62,10 +62,10 @@ macro_rules! __class {
         impl $crate::event::EventClass for $class {
             const LAYOUT: $crate::event::Layout = $crate::__layout!($layout $(($ctx))?);
             const EXTRA: usize = $crate::event::Placer::words_of(Self::LAYOUT, $crate::__fixed_bits!([] $($bits)*));
-            const TEXT: &'static str = ::core::concat!(
+            const TEXT: &'static str = $crate::__core::concat!(
                 "class ", $($name)+,
-                "\nlayout ", ::core::stringify!($layout) $(, " ", ::core::stringify!($ctx))?,
-                $("\nfield ", ::core::stringify!($field), " ", $crate::__width!($bits), " ", ::core::stringify!($ty)
+                "\nlayout ", $crate::__core::stringify!($layout) $(, " ", $crate::__core::stringify!($ctx))?,
+                $("\nfield ", $crate::__core::stringify!($field), " ", $crate::__width!($bits), " ", $crate::__core::stringify!($ty)
                     $(, "(", $crate::__argument!($($arg),+), ")")?,)*
                 "\nprint ", $print, "\n"
             );
@@ -83,7 +83,7 @@ macro_rules! __argument {
         $arg
     };
     ($delimiter:literal, $list:literal) => {
-        ::core::concat!("\"", $delimiter, "\",", $list)
+        $crate::__core::concat!("\"", $delimiter, "\",", $list)
     };
 }
 
@@ -109,13 +109,13 @@ macro_rules! __layout {
 #[macro_export]
 macro_rules! __width {
     ([$bits:literal; $len:literal]) => {
-        ::core::concat!("[", $bits, ";", $len, "]")
+        $crate::__core::concat!("[", $bits, ";", $len, "]")
     };
     ([$bits:literal]) => {
-        ::core::concat!("[", $bits, "]")
+        $crate::__core::concat!("[", $bits, "]")
     };
     ($bits:tt) => {
-        ::core::stringify!($bits)
+        $crate::__core::stringify!($bits)
     };
 }
 
@@ -173,12 +173,12 @@ macro_rules! __class_emit {
             pub fn emit<S: $crate::event::Sink>(
                 id: $crate::event::Id
                 $(, $field: $value)*
-                $(, $dynamic: impl ::core::convert::AsRef<[$crate::__element!($width)]>)?
+                $(, $dynamic: impl $crate::__core::convert::AsRef<[$crate::__element!($width)]>)?
             ) {
                 use $crate::event::{EventClass, Packed, Placer};
                 $(const {
-                    let _ = ::core::stringify!($dynamic);
-                    ::core::assert!(
+                    let _ = $crate::__core::stringify!($dynamic);
+                    $crate::__core::assert!(
                         <$class as EventClass>::LAYOUT.can_have(64, 2, true),
                         "layout `near` has no dynamic field"
                     );
@@ -188,7 +188,7 @@ macro_rules! __class_emit {
                     $bits,
                     $field,
                 ))*;
-                let bytes: ::core::option::Option<&[u8]> =
+                let bytes: $crate::__core::option::Option<&[u8]> =
                     $crate::__dynamic!($($dynamic $width [$($max)?])?);
                 packed.send::<S>(<$class as EventClass>::LAYOUT, <$class as EventClass>::EXTRA, bytes);
             }
@@ -221,16 +221,16 @@ macro_rules! __element {
 #[macro_export]
 macro_rules! __dynamic {
     () => {
-        ::core::option::Option::None
+        $crate::__core::option::Option::None
     };
     ($dynamic:ident * []) => {
-        ::core::option::Option::Some($dynamic.as_ref())
+        $crate::__core::option::Option::Some($dynamic.as_ref())
     };
     ($dynamic:ident * [$max:literal]) => {
-        ::core::option::Option::Some($crate::event::bounded($dynamic.as_ref(), $max))
+        $crate::__core::option::Option::Some($crate::event::bounded($dynamic.as_ref(), $max))
     };
     ($dynamic:ident $width:tt []) => {
-        ::core::option::Option::Some($crate::event::Element::bytes_of($dynamic.as_ref()))
+        $crate::__core::option::Option::Some($crate::event::Element::bytes_of($dynamic.as_ref()))
     };
 }
 
@@ -278,7 +278,7 @@ macro_rules! event {
             [$($doc)*] $vis $event: $event::Class = $layout $name [] {
                 $crate::__class! {
                     /// The event's class.
-                    pub class Class = [::core::stringify!($event)], $layout $(($ctx))? { $($fields)* }
+                    pub class Class = [$crate::__core::stringify!($event)], $layout $(($ctx))? { $($fields)* }
                     print $print;
                 }
             }
@@ -316,7 +316,7 @@ macro_rules! __event {
 
         const _: () = {
             const PARTS: &[&str] = &[
-                ::core::concat!("event ", $name, "\n"),
+                $crate::__core::concat!("event ", $name, "\n"),
                 <$class as $crate::event::EventClass>::TEXT,
                 // The last one holds.
                 $("print ", $print, "\n",)?
@@ -324,7 +324,7 @@ macro_rules! __event {
             ];
             const N: usize = $crate::event::text_len(PARTS);
             const KIND: $crate::event::Kind = <$class as $crate::event::EventClass>::LAYOUT.kind();
-            ::core::assert!(KIND.is($crate::__event_kind!($kind)), "the kind of the event does not fit its class");
+            $crate::__core::assert!(KIND.is($crate::__event_kind!($kind)), "the kind of the event does not fit its class");
 
             #[used]
             #[unsafe(link_section = ".takt.meta")]
@@ -338,7 +338,7 @@ macro_rules! __event {
 macro_rules! __event_id {
     (first $name:literal) => {
         /// Its address is the event's id.
-        #[unsafe(link_section = ::core::concat!(".takt.id.core.0.", $name))]
+        #[unsafe(link_section = $crate::__core::concat!(".takt.id.core.0.", $name))]
         pub static ID: $crate::event::Symbol<2> = $crate::event::Symbol::new();
     };
     (core8 $name:literal) => {
@@ -349,17 +349,17 @@ macro_rules! __event_id {
     };
     (core $name:literal) => {
         /// Its address is the event's id.
-        #[unsafe(link_section = ::core::concat!(".takt.id.core.1.", $name))]
+        #[unsafe(link_section = $crate::__core::concat!(".takt.id.core.1.", $name))]
         pub static ID: $crate::event::Symbol<2> = $crate::event::Symbol::new();
     };
     (wide $name:literal) => {
         /// Its address is the event's id.
-        #[unsafe(link_section = ::core::concat!(".takt.id.wide.1.", $name))]
+        #[unsafe(link_section = $crate::__core::concat!(".takt.id.wide.1.", $name))]
         pub static ID: $crate::event::Symbol<2> = $crate::event::Symbol::new();
     };
     (near $name:literal) => {
         /// Its address is the event's id; it takes all ids that its records can have.
-        #[unsafe(link_section = ::core::concat!(".takt.id.near.1.", $name))]
+        #[unsafe(link_section = $crate::__core::concat!(".takt.id.near.1.", $name))]
         pub static ID: $crate::event::Symbol<{ 2 * $crate::wire::NEAR_IDS as usize }> =
             $crate::event::Symbol::new();
     };

@@ -107,8 +107,7 @@ pub trait Sink {
 
 /// Declares a [`Sink`] over a [`CpuRing`](crate::ring::CpuRing): one out-of-line function for each record size.
 ///
-/// The ring is named by an expression without content, for example a unit struct of the kernel. `each [ATTRIBUTE]` behind
-/// it gives every function that attribute.
+/// The ring is named by an expression without content, for example a unit struct of the kernel.
 ///
 /// ```text
 /// takt_tracer::ring_sink! {
@@ -118,13 +117,13 @@ pub trait Sink {
 /// ```
 #[macro_export]
 macro_rules! ring_sink {
-    ($(#[$doc:meta])* $vis:vis struct $sink:ident => $ring:expr $(, each $function:tt)?;) => {
-        $(#[$doc])*
+    ($(#[doc = $doc:expr])* $vis:vis struct $sink:ident => $ring:expr;) => {
+        $(#[doc = $doc])*
         #[derive(Clone, Copy, Debug)]
         $vis struct $sink;
 
         impl $crate::event::Sink for $sink {
-            $crate::__ring_sink_fns! { [$($function)?] $ring =>
+            $crate::__ring_sink_fns! { $ring =>
                 rec8 record8 () ();
                 rec8_ctx record8_ctx () ();
                 rec12 record12 () (a: u32);
@@ -140,8 +139,8 @@ macro_rules! ring_sink {
                 rec_text_ctx record_text_ctx (text: &[u8]) ();
                 rec_text1 record_text1 (text: &[u8]) (a: u32);
                 rec_text1_ctx record_text1_ctx (text: &[u8]) (a: u32);
-                rec_bytes record_bytes () (extra: &[u32], bytes: ::core::option::Option<&[u8]>);
-                rec_bytes_ctx record_bytes_ctx () (extra: &[u32], bytes: ::core::option::Option<&[u8]>);
+                rec_bytes record_bytes () (extra: &[u32], bytes: $crate::__core::option::Option<&[u8]>);
+                rec_bytes_ctx record_bytes_ctx () (extra: &[u32], bytes: $crate::__core::option::Option<&[u8]>);
             }
         }
     };
@@ -150,16 +149,10 @@ macro_rules! ring_sink {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __ring_sink_fns {
-    ([] $ring:expr => $($rest:tt)*) => {
-        $crate::__ring_sink_fns! { [[cfg(all())]] $ring => $($rest)* }
-    };
-    // The attribute cannot be repeated within each function, so it goes along as one piece.
-    ([$attribute:tt] $ring:expr => $($name:ident $record:ident ($($text:ident: $text_ty:ty)?) ($($arg:ident: $ty:ty),*);)*) => {$(
+    ($ring:expr => $($name:ident $record:ident ($($text:ident: $text_ty:ty)?) ($($arg:ident: $ty:ty),*);)*) => {$(
         #[inline(always)]
         fn $name($($text: $text_ty,)? word: usize $(, $arg: $ty)*) {
-            // A function of its own, since not every attribute is allowed at a trait's.
             #[inline(never)]
-            # $attribute
             fn out_of_line($($text: $text_ty,)? word: u32 $(, $arg: $ty)*) {
                 $crate::ring::$record($ring $(, $text)?, word $(, $arg)*);
             }

@@ -143,6 +143,16 @@ pub fn printable(bytes: &[u8]) -> String {
     out
 }
 
+/// Something of a guest's that stands within a line, as a name: as [`printable`] shows it, with tabs and ends of lines as escapes, too.
+#[must_use]
+pub fn in_line(text: &str) -> String {
+    let escape = |c: char| match is_control(c) {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
 /// Passes on text as [`printable`] shows it, some lines at a time; the last ones, and what has no end of line yet, when it is
 /// flushed.
 pub struct Printable<'o> {
@@ -244,6 +254,10 @@ mod tests {
         assert_eq!(
             printable(b"a\tb\r\nc\xff\x1b[2J\r\x07\x7f \xc2\x9b1m \xc3\xa4\xe2\x80\xae\xe2\x82"),
             "a\tb\nc\\xff\\u{1b}[2J\\r\\u{7}\\u{7f} \\u{9b}1m \u{e4}\\u{202e}\\xe2\\x82"
+        );
+        assert_eq!(
+            in_line("a\tb\n\r\u{1b}[31m \u{e4}"),
+            "a\\tb\\n\\r\\u{1b}[31m \u{e4}"
         );
         // Whatever it is cut into.
         let text = "a\x1b[2J\n\u{e4}\u{9b}\nb\x07".repeat(WAITING / 8);

@@ -86,11 +86,20 @@ fn stacks(file: &object::File<'_>) -> Option<Vec<Segment>> {
     };
     let (start, end) = (symbol("__stacks_start")?, symbol("__stacks_end")?);
     let rodata = file.section_by_name(".rodata")?;
-    let list = rodata.data_range(start, end - start).ok()??;
-    let entries = list.chunks_exact(24).map(|entry| {
+    let list = rodata.data_range(start, end.checked_sub(start)?).ok()??;
+    Some(stacks_in(list))
+}
+
+/// Those of a list; what makes no sense is left out.
+fn stacks_in(list: &[u8]) -> Vec<Segment> {
+    let entries = list.chunks_exact(24).filter_map(|entry| {
         let word = |at: usize| entry[at..].first_chunk().map(|it| u64::from_le_bytes(*it));
         let (vaddr, paddr, size_and_nr) = (word(0)?, word(8)?, word(16)?);
         let (size, nr) = (size_and_nr & 0xffff_ffff, size_and_nr >> 32);
+        // A thread's id is one byte.
+        let nr = (nr <= 256).then_some(nr)?;
+        vaddr.checked_add((nr + 1) * (GUARD + size))?;
+        paddr.checked_add(nr * size)?;
         Some((0..nr).map(move |n| Segment {
             vaddr: vaddr + n * (GUARD + size) + GUARD,
             paddr: paddr + n * size,
@@ -98,7 +107,7 @@ fn stacks(file: &object::File<'_>) -> Option<Vec<Segment>> {
             executable: false,
         }))
     });
-    Some(entries.flatten().flatten().collect())
+    entries.flatten().collect()
 }
 
 /// Bytes below each stack that no memory backs.
@@ -144,6 +153,14 @@ impl Elf {
     ///
     /// If they are no such file.
     pub fn parse(path: &Path, data: Vec<u8>) -> Result<Self> {
+        let mut image = Self::of_task(path, data)?;
+        let stacks = stacks(&object::File::parse(&*image.data)?);
+        image.segments.extend(stacks.unwrap_or_default());
+        Ok(image)
+    }
+
+    /// Reads those of a task: what its symbols are called says nothing.
+    pub(crate) fn of_task(path: &Path, data: Vec<u8>) -> Result<Self> {
         let file = object::File::parse(&*data)?;
         let symbols = file
             .symbols()
@@ -152,7 +169,7 @@ impl Elf {
             .collect();
         let header = object::elf::FileHeader64::<Endianness>::parse(&*data)?;
         let endian = header.endian()?;
-        let mut segments: Vec<_> = header
+        let segments = header
             .program_headers(endian, &*data)?
             .iter()
             .filter(|segment| segment.p_type(endian) == PT_LOAD)
@@ -163,7 +180,6 @@ impl Elf {
                 executable: segment.p_flags(endian) & object::elf::PF_X != 0,
             })
             .collect();
-        segments.extend(stacks(&file).unwrap_or_default());
         let code = file.sections().filter_map(|section| {
             let (offset, size) = section.file_range()?;
             let start = section.address();
@@ -352,6 +368,20 @@ impl Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_of_stacks_makes_sense_or_is_none() {
+        let list = |vaddr: u64, paddr: u64, size: u64, nr: u64| {
+            let words = [vaddr, paddr, nr << 32 | size].map(u64::to_le_bytes);
+            stacks_in(&words.concat())
+        };
+        let two = list(0x10_0000, 0x2000, 0x1000, 2);
+        let places: Vec<_> = two.iter().map(|it| (it.vaddr, it.paddr)).collect();
+        assert_eq!(places, [(0x11_0000, 0x2000), (0x12_1000, 0x3000)]);
+        assert!(list(u64::MAX << 16, 0x2000, 0x1000, 1).is_empty());
+        assert!(list(0x10_0000, u64::MAX - 1, 0x1000, 1).is_empty());
+        assert!(list(0x10_0000, 0x2000, 0, 0xffff_ffff).is_empty());
+    }
 
     #[test]
     fn a_foreign_file_is_no_image() {

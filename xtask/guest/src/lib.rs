@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod debug_info;
 pub mod disassembly;
 pub mod elf;
 pub mod events;

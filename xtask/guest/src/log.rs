@@ -11,6 +11,7 @@ use crate::tasks::Names;
 use takt_base::term;
 
 pub(crate) use task::Formats;
+pub use task::check;
 
 /// Longest line as it is sent, in bytes: the decoder's stack grows with the length of a line, and a
 /// guest that died may have left anything.
@@ -192,10 +193,33 @@ impl std::fmt::Display for Line {
         // No line of a message looks like one of the log's, whoever wrote it.
         let message = term::printable(self.message.as_bytes()).replace('\n', "\n      ");
         write!(f, "{:<5} {message}", self.level.to_uppercase())?;
-        match (&self.file, self.line) {
+        // The name of a file is as the task has it.
+        let file = self.file.as_deref().map(term::in_line);
+        match (file, self.line) {
             (Some(file), Some(line)) => write!(f, "  ({file}:{line})"),
             (Some(file), None) => write!(f, "  ({file})"),
             (None, _) => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_task_has_named_neither_begins_a_line_nor_reaches_the_terminal() {
+        let line = Line {
+            time: Some("0.1".into()),
+            level: "info".into(),
+            message: "a\n0.2 ERROR b".into(),
+            file: Some("x.rs:1)\n0.2 ERROR task 'b' stopped  (\x1b[31ma.rs".into()),
+            line: Some(2),
+            module: None,
+        };
+        assert_eq!(
+            line.to_string(),
+            "0.1 INFO  a\n      0.2 ERROR b  (x.rs:1)\\n0.2 ERROR task 'b' stopped  (\\u{1b}[31ma.rs:2)"
+        );
     }
 }

@@ -258,7 +258,7 @@ fn function_names(lines: &addr2line::Context<Owned>, address: u64) -> Option<Vec
 /// Where an image's code lies.
 fn code_of(elf: &Elf) -> Vec<Range<u64>> {
     let code = elf.code().into_iter();
-    code.map(|(start, code)| start..start + code.len() as u64)
+    code.map(|(start, code)| start..start.saturating_add(code.len() as u64))
         .collect()
 }
 

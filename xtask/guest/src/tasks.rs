@@ -2,17 +2,25 @@
 //! own, so an address says whose it is.
 
 use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::OnceLock;
 
+use anyhow::anyhow;
 use takt_abi::{FIRST_REGION, REGION};
+use takt_base::term;
 
 use crate::Elf;
+use crate::debug_info;
 use crate::log::Formats;
+use crate::symbolize::SymbolNames;
 
 /// Of each task how many bytes its file has, and its name, 4 bytes each; then the name, and the file's bytes.
 const SECTION: &str = ".takt.task_elf";
 /// How an address is written that names are put behind.
 const DIGITS: usize = 16;
+/// Characters of a name that are shown.
+const MAX_NAME: usize = 1024;
 
 /// A task of an image.
 #[derive(Debug)]
@@ -23,6 +31,8 @@ pub(crate) struct Task {
     pub(crate) elf: Elf,
     /// The formats of its log.
     pub(crate) formats: Formats,
+    /// Whether its debug information is read, when that is known.
+    has_lines: OnceLock<bool>,
 }
 
 impl Task {
@@ -31,8 +41,41 @@ impl Task {
             name,
             elf,
             formats: Formats::default(),
+            has_lines: OnceLock::new(),
         }
     }
+
+    /// Whether its debug information is read. What could end the reader is not, which is said once.
+    pub(crate) fn has_lines(&self) -> bool {
+        *self.has_lines.get_or_init(|| {
+            let checked = || debug_info::check(&self.elf.dwarf()?);
+            let checked = catch_unwind(AssertUnwindSafe(checked));
+            let checked = checked.unwrap_or_else(|_| Err(anyhow!("it makes no sense")));
+            if let Err(error) = &checked {
+                term::note(format!(
+                    "the debug information of the task `{}` is not read, so its addresses have no lines: {error}",
+                    self.name
+                ));
+            }
+            checked.is_ok()
+        })
+    }
+
+    /// What is at an address of its code, see [`Names::lookup`].
+    fn lookup(&self, address: u64) -> Vec<String> {
+        let symbol = || SymbolNames::new(&self.elf).nearest(address);
+        let names = || match self.has_lines() {
+            true => self.elf.lookup(address),
+            false => symbol().into_iter().collect(),
+        };
+        let names = catch_unwind(AssertUnwindSafe(names)).unwrap_or_default();
+        names.iter().map(|name| shown(name)).collect()
+    }
+}
+
+/// A name as it is shown: it is what the task says.
+fn shown(name: &str) -> String {
+    term::in_line(&name.chars().take(MAX_NAME).collect::<String>())
 }
 
 /// The tasks of an image, in the order of their numbers.
@@ -54,7 +97,7 @@ fn task<'b>(path: &Path, bytes: &'b [u8]) -> Option<(Task, &'b [u8])> {
     let (name, rest) = rest.split_at_checked(len(name_len))?;
     let (elf, rest) = rest.split_at_checked(len(elf_len))?;
     let name = String::from_utf8_lossy(name).into_owned();
-    let elf = Elf::parse(path, elf.to_vec()).ok()?;
+    let elf = Elf::of_task(path, elf.to_vec()).ok()?;
     Some((Task::new(name, elf), rest))
 }
 
@@ -78,7 +121,7 @@ impl Names {
     #[must_use]
     pub fn lookup(&self, address: u64) -> Vec<String> {
         let task = self.0.iter().find(|it| it.elf.is_code(address));
-        task.map_or_else(Vec::new, |it| it.elf.lookup(address))
+        task.map_or_else(Vec::new, |it| it.lookup(address))
     }
 
     /// The text, with a name behind each address of a task's code that is written with all its digits.
@@ -118,6 +161,15 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_no_more_than_a_name() {
+        assert_eq!(
+            shown("a::b (\x1b[31mc.rs\n:3)"),
+            "a::b (\\u{1b}[31mc.rs\\n:3)"
+        );
+        assert_eq!(shown(&"x".repeat(5000)).len(), MAX_NAME);
+    }
 
     #[test]
     fn text_without_tasks_stays_as_it_is() {

@@ -37,6 +37,8 @@ const LOCK: u8 = 0xf0;
 const NO_LOCK: u8 = 0x3e;
 /// Where code ends that may name more registers.
 const END: &str = "__sse_end";
+/// Where what lies there by its section ends, and the toolchain's begins, by its names.
+const NAMED_END: &str = "__sse_named_end";
 /// The section of functions whose entries can be patched.
 const PATCHABLE: &str = "__patchable_function_entries";
 
@@ -168,8 +170,16 @@ pub fn tell(kept: &Kept) {
 
 /// The first use of more registers behind the border, or of MXCSR anywhere: that holds for all that its thread executes
 /// afterwards. A function before the border whose entry can be patched counts as well: what is called there keeps the
-/// function's arguments in its own way.
+/// function's arguments in its own way. So does one that has come among the toolchain's by its name.
 fn first_use(elf: &Elf, border: u64) -> Result<Option<Use>> {
+    let functions = elf.functions();
+    let toolchains = elf.symbol(NAMED_END).unwrap_or(border)..border;
+    let mut among = functions
+        .iter()
+        .filter(|it| toolchains.contains(&it.0) && it.1 != NAMED_END);
+    if let Some((address, _)) = among.find(|it| !is_toolchains(&it.1)) {
+        return Ok(Some(describe(elf, &functions, *address)));
+    }
     let entries = elf
         .section(PATCHABLE)
         .unwrap_or_default()
@@ -177,7 +187,7 @@ fn first_use(elf: &Elf, border: u64) -> Result<Option<Use>> {
         .0;
     let mut entries = entries.iter().map(|bytes| u64::from_le_bytes(*bytes));
     if let Some(entry) = entries.find(|entry| *entry < border) {
-        return Ok(Some(describe(elf, &elf.functions(), entry)));
+        return Ok(Some(describe(elf, &functions, entry)));
     }
     first(elf, |it| {
         it.ip() >= border && uses_more(it) || uses_mxcsr(it)
@@ -212,6 +222,17 @@ fn first(elf: &Elf, is_one: impl Fn(&Instruction) -> bool) -> Result<Option<Use>
         }
     }
     Ok(None)
+}
+
+/// Whether this is a function of the toolchain's libraries: by the crate that its name begins with.
+fn is_toolchains(name: &str) -> bool {
+    let name = addr2line::demangle_auto(name.into(), None);
+    let path = name.trim_start_matches(['<', '&', '*']);
+    // A trait's function for a type of theirs may be of another crate, which the trait is of.
+    !name.contains(" as ")
+        && ["core::", "compiler_builtins::", "libm::"]
+            .iter()
+            .any(|it| path.starts_with(it))
 }
 
 fn describe(elf: &Elf, functions: &[(u64, String)], address: u64) -> Use {
@@ -305,6 +326,26 @@ mod tests {
 
     fn decode(code: &[u8]) -> Instruction {
         Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE).decode()
+    }
+
+    #[test]
+    fn the_toolchains_functions_are_known_by_their_crates() {
+        for name in [
+            "_RNvMsa_NtCsgEmfK2I1SDS_4core3fmtNtB5_9Formatter3pad",
+            "_ZN4core3fmt9Formatter3pad17h0123456789abcdefE",
+            "_ZN17compiler_builtins3mem6memcpy17h0123456789abcdefE",
+            "_ZN4libm4math4sqrt17h0123456789abcdefE",
+        ] {
+            assert!(is_toolchains(name), "{name}");
+        }
+        for name in [
+            "_ZN4demo4libm6across17h0123456789abcdefE",
+            "_RNvNtCsgEmfK2I1SDS_4demo4libm6across",
+            "_ZN4demo17compiler_builtins1f17h0123456789abcdefE",
+            "_ZN60_$LT$core..time..Duration$u20$as$u20$demo..x4libm..T$GT$6across17h0123456789abcdefE",
+        ] {
+            assert!(!is_toolchains(name), "{name}");
+        }
     }
 
     #[test]

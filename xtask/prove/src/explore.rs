@@ -99,6 +99,7 @@ type Alike = (
     (u32, i64),
     Option<bool>,
     Option<Option<bool>>,
+    bool,
     Vec<(usize, u32)>,
 );
 
@@ -116,6 +117,7 @@ fn alike(state: &State) -> Alike {
         state.sp(),
         is_zero,
         state.irqs,
+        state.next_waited,
         counts,
     )
 }
@@ -466,6 +468,7 @@ impl<'e> Explorer<'e> {
             {
                 return;
             }
+            state.next_waited &= state.interrupts != Interrupts::On;
             if let Some((is_kept, nr)) = self.marks.flags(ip) {
                 let flags = state.registers[nr].plain();
                 match (is_kept, state.kept) {

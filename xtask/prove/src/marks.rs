@@ -60,6 +60,10 @@ pub(crate) struct Marks {
     resumed: BTreeSet<u64>,
     /// Those of them that stand behind such a jump.
     behind: BTreeSet<u64>,
+    /// Where preempted ones go on.
+    preempted: BTreeSet<u64>,
+    /// Branches that are not taken where the next thread was not preempted.
+    asked: BTreeSet<u64>,
     /// Where nobody comes while one CPU runs, or by what is known of the system.
     not_alone: BTreeSet<u64>,
     /// Places that count a loop's rounds, by the number of what they count.
@@ -169,6 +173,17 @@ impl Marks {
                 self.resumes.insert(at);
             }
             2 => _ = self.resumed.insert(at),
+            22 => {
+                let branches = image
+                    .at(at)
+                    .is_some_and(|it| it.it.flow_control() == FlowControl::ConditionalBranch);
+                ensure!(
+                    branches,
+                    "a mark says that the next thread is asked for at {at:#x}, where no branch is"
+                );
+                self.asked.insert(at);
+            }
+            23 => _ = self.preempted.insert(at),
             NONZERO => _ = self.nonzero.insert(at),
             4 => _ = self.handlers.insert(at),
             5 => {
@@ -295,6 +310,16 @@ impl Marks {
     /// Whether nobody comes to a region but by what the code shows.
     pub(crate) fn is_shown(&self, region: u64) -> bool {
         self.shown.contains(&region)
+    }
+
+    /// Whether the next thread was not preempted where this branch is not taken.
+    pub(crate) fn asks_whether_preempted(&self, ip: u64) -> bool {
+        self.asked.contains(&ip)
+    }
+
+    /// Whether a preempted thread goes on there.
+    pub(crate) fn is_of_preempted(&self, ip: u64) -> bool {
+        self.preempted.contains(&ip)
     }
 
     /// Where an indirect jump goes on with another thread, of which nothing is known.

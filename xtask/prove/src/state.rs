@@ -166,6 +166,8 @@ pub(crate) struct State {
     pub(crate) guards: Option<u8>,
     /// Whether interrupts are on in the flags that are kept, if that is known.
     pub(crate) kept: Option<bool>,
+    /// Whether the thread that the next switch goes to was not preempted.
+    pub(crate) next_waited: bool,
     /// How often the stretch has come to what is counted, by its number.
     pub(crate) counts: Vec<(usize, u32)>,
     /// The first vector registers, by halves: what moves structures.
@@ -191,6 +193,7 @@ impl State {
             other_is: None,
             guards: None,
             kept: None,
+            next_waited: false,
             counts: Vec::new(),
             vectors: [[Value::UNKNOWN; 2]; 2],
         }

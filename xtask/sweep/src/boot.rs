@@ -180,7 +180,7 @@ impl Booter<'_> {
                     last = nr;
                     silent.restart();
                     measured(nr);
-                } else if silent.elapsed() > SILENCE {
+                } else if silent.has_had(SILENCE) {
                     bail!(
                         "the guest has measured {nr} arrivals of `{}` and then none for {} s: the stretch does not end",
                         what.name(),

@@ -29,7 +29,7 @@ use core::mem::offset_of;
 use super::frame::{ExceptionFrame, TrapFrame};
 use super::percpu;
 use super::place::{TIMED, recorded_place_text};
-use super::proof::{handles, resumed, resumes};
+use super::proof::{handles, resumed, resumes, told};
 use super::sse::{keeps, mxcsr, where_uses_more};
 use crate::irq;
 use crate::thread::tcb::{self, Tcb};
@@ -137,6 +137,7 @@ global_asm!(
     ".global takt_resume_preempted",
     "takt_resume_preempted:", // rax = the thread
     resumed!(""),
+    told!("", "23"),
     // The kernel needs no task's space.
     tasks!(
         "test byte ptr [rax - {END} + {RIP} + 8], 3",

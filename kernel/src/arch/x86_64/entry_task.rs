@@ -5,7 +5,7 @@
 //! What it leaves there is a [`Frame`]. Source: Intel SDM vol. 2, SYSCALL and SYSRET.
 //!
 //! What the task has in the FPU waits in its space from the beginning of the call to the end: so a thread that waits in a call has
-//! nothing of it in the CPU. The way back loads the address space if another is in force, and clears what the kernel had in registers.
+//! nothing of it in the CPU. Where `fs` begins is a constant of each space, so nobody keeps what a task makes of it. The way back loads the address space if another is in force, and clears what the kernel had in registers.
 
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -31,7 +31,7 @@ use crate::thread::tcb::{self, Tcb};
 const GATE: isize = offset_of!(Task, gate) as isize - offset_of!(Task, space) as isize;
 
 global_asm!(
-    // Back to the task, from the result in its frame on; r8 is zero.
+    // Back to the task, from the result in its frame on; the other registers have nothing of the kernel's.
     ".macro TAKT_CALL_POP",
     "pop rax",
     "pop rdx",
@@ -43,37 +43,29 @@ global_asm!(
     "pop r15",
     "pop r11",
     "pop rcx",
-    ".irp r, esi,edi,r9d,r10d",
-    "xor \\r, \\r",
-    ".endr",
     "pop rsp",
     "sysretq",
     ".endm",
-    // The space in rcx has in the CPU what it keeps besides its tables, and whose that was has that kept. What a task has in the
-    // selectors of data is not kept: loading one clears its base, so the bases come behind; that of `gs` is the caller's. Changes rsi; r8
-    // is zero then.
+    // The space in r8 has in the CPU what is its besides the tables, and what another one has in the FPU is kept. The selectors of data
+    // are cleared, and with them a register where the instruction loads one; `gs` is the caller's. That of `fs` clears its base, which
+    // comes behind. edi is zero, and r9 then; rsi has the base of `fs`; changes rcx.
     ".macro TAKT_SPACE_LIVE",
-    "mov rsi, gs:[{LIVE}]",
-    "test rsi, rsi",
-    "jz 2f",
-    keeps!("fxsave64 [rsi + {FPU}]"),
-    "rdfsbase r8",
-    "mov [rsi + {FS}], r8",
+    "mov rcx, gs:[{LIVE}]",
+    "jrcxz 2f",
+    keeps!("fxsave64 [rcx + {FPU}]"),
     "2:",
-    "xor r8d, r8d",
-    "mov ds, r8d",
-    "mov es, r8d",
-    "mov fs, r8d",
-    "mov rsi, [rcx + {FS}]",
+    "mov ds, edi",
+    "mov es, edi",
+    "lfs r9d, [takt_null]",
+    "mov rsi, [r8 + {FS}]",
     "wrfsbase rsi",
-    keeps!("fxrstor64 [rcx + {FPU}]"),
-    "mov gs:[{LIVE}], rcx",
+    keeps!("fxrstor64 [r8 + {FPU}]"),
+    "mov gs:[{LIVE}], r8",
     ".endm",
     // Its tables are in force.
     ".macro TAKT_SPACE_ACTIVE",
-    "mov gs:[{ACTIVE}], rcx",
-    "mov rsi, [rcx + {CR3}]",
-    "mov cr3, rsi",
+    "mov gs:[{ACTIVE}], r8",
+    "mov cr3, r8",
     ".endm",
     // The way into Rust, from the message's registers on.
     ".macro TAKT_CALL_RUST function",
@@ -88,8 +80,6 @@ global_asm!(
     "mov r8, gs:[{CURRENT}]",
     "mov r8, [r8 + {SPACE}]",
     keeps!("fxsave64 [r8 + {FPU}]"),
-    "rdfsbase rcx",
-    "mov [r8 + {FS}], rcx",
     "mov qword ptr gs:[{LIVE}], 0",
     keeps!("ldmxcsr [rip + takt_mxcsr]"),
     "sti",
@@ -147,17 +137,21 @@ global_asm!(
     "jnz takt_call_switch",
     "cli",
     "takt_call_leave:",
-    "mov rcx, gs:[{CURRENT}]",
-    "mov rcx, [rcx + {SPACE}]",
-    "lea r11, [rip + takt_call_pop]",
-    "cmp rcx, gs:[{ACTIVE}]",
-    "jne takt_space_enter",
-    keeps!("fxrstor64 [rcx + {FPU}]"),
-    "mov gs:[{LIVE}], rcx",
+    "mov r8, gs:[{CURRENT}]",
+    "mov r8, [r8 + {SPACE}]",
+    "cmp r8, gs:[{ACTIVE}]",
+    "jne 5f",
+    keeps!("fxrstor64 [r8 + {FPU}]"),
+    "mov gs:[{LIVE}], r8",
     "takt_call_pop:",
-    "xor r8d, r8d",
+    ".irp r, esi,edi,r8d,r9d,r10d",
+    "xor \\r, \\r",
+    ".endr",
     "add rsp, {RESULT}",
     "TAKT_CALL_POP",
+    "5:",
+    "lea r11, [rip + takt_call_pop]",
+    "jmp takt_space_enter",
     "takt_call_switch:", // rdx = the thread that is left
     "mov qword ptr [rdx + {RESUME}], offset takt_resume_call",
     resumes!("jmp [rax + {RESUME}]"),
@@ -167,24 +161,27 @@ global_asm!(
     ".balign {LABEL_ALIGN}",
     "takt_resume_call:",
     resumed!(""),
-    "mov rsp, [rax + {STACK_TOP}]",
-    "sub rsp, {FRAME} - {RESULT}",
+    "mov r8, [rax + {SPACE}]",
+    "mov rsp, [r8 + {RESULTS}]",
     place_text!("irq_enabling", "push -1"),
     "sti",
     // One instruction at least, or nothing comes in between.
-    "mov rcx, [rax + {SPACE}]",
+    "xor edi, edi",
     "cli",
-    "cmp rcx, gs:[{ACTIVE}]",
+    "cmp r8, gs:[{ACTIVE}]",
     "jne 4f",
-    keeps!("fxrstor64 [rcx + {FPU}]"),
-    "mov gs:[{LIVE}], rcx",
-    "xor r8d, r8d",
+    keeps!("fxrstor64 [r8 + {FPU}]"),
+    "mov gs:[{LIVE}], r8",
+    ".irp r, esi,r8d,r9d,r10d",
+    "xor \\r, \\r",
+    ".endr",
     "TAKT_CALL_POP",
     "4:",
     "TAKT_SPACE_LIVE",
     "TAKT_SPACE_ACTIVE",
     // Nothing of the kernel goes by it from here on, and each entry loads its base.
-    "mov gs, r8d",
+    "lgs r10d, [takt_null]",
+    "xor r8d, r8d",
     "TAKT_CALL_POP",
     // The same of all calls while they are traced.
     "takt_call_traced:",
@@ -237,42 +234,44 @@ global_asm!(
     "mov rsp, gs:[{TASK_RSP}]",
     "sysretq",
     //
-    // Puts the space in rcx into force and goes on at r11; the FPU does not have what is its. Changes rsi and r8 as well.
+    // A task that was preempted in ring 3 goes on: rax = its thread.
+    ".global takt_resume_task",
+    "takt_resume_task:",
+    "mov r8, [rax + {SPACE}]",
+    "cmp r8, gs:[{LIVE}]",
+    "je takt_resume_preempted_rest",
+    "lea r11, [rip + takt_resume_preempted_rest]",
+    // falls through
+    //
+    // Puts the space in r8 into force and goes on at r11; the FPU does not have what is its. Changes rcx, rsi, rdi and r9 as well.
     ".global takt_space_enter",
     "takt_space_enter:",
+    "xor edi, edi",
     "TAKT_SPACE_LIVE",
-    "rdgsbase rsi",
-    "mov gs, r8d",
-    "wrgsbase rsi",
-    "cmp rcx, gs:[{ACTIVE}]",
+    "rdgsbase rcx",
+    "mov gs, edi",
+    "wrgsbase rcx",
+    "cmp r8, gs:[{ACTIVE}]",
     "je 3f",
     "TAKT_SPACE_ACTIVE",
     "3:",
     "jmp r11",
     //
-    // A task that was preempted in ring 3 goes on: rax = its thread.
-    ".global takt_resume_task",
-    "takt_resume_task:",
-    "mov rcx, [rax + {SPACE}]",
-    "lea r11, [rip + takt_resume_preempted_rest]",
-    "cmp rcx, gs:[{LIVE}]",
-    "jne takt_space_enter",
-    "jmp r11",
-    //
-    // rdi = where the task begins, rsi = its stack, rdx = its argument; interrupts off.
+    // rdi = where the task begins, rsi = its argument; interrupts off.
     ".global takt_enter_task",
     "takt_enter_task:",
     "mov rax, gs:[{CURRENT}]",
     "mov rsp, [rax + {STACK_TOP}]",
-    "push rsi",
+    "mov r8, [rax + {SPACE}]",
+    "push [r8 + {FS}]", // its stack begins there, too
     "push 0x202",
     "push rdi",
+    "mov rdx, rsi",
     // The message's words: what the kernel had there is not for the task, whoever answers its first call.
     ".rept 6",
     "push 0",
     ".endr",
     "add rsp, 48",
-    "mov rcx, [rax + {SPACE}]",
     "lea r11, [rip + 2f]",
     "jmp takt_space_enter",
     "2:",
@@ -311,6 +310,8 @@ global_asm!(
     ".balign 4",
     ".global takt_mxcsr",
     "takt_mxcsr: .long {MXCSR}",
+    // The selector of nothing, and before it what the register gets that is loaded with it: zero.
+    "takt_null: .long 0, 0",
     ".text",
     STUB = const STUB,
     MAX_CPUS = const MAX_CPUS,
@@ -323,7 +324,7 @@ global_asm!(
     SPACE = const tcb::SPACE,
     FPU = const space::FPU,
     FS = const space::FS,
-    CR3 = const space::CR3,
+    RESULTS = const space::RESULTS,
     RESUME = const offset_of!(Tcb, resume),
     FRAME = const size_of::<Frame>(),
     WORDS = const offset_of!(Frame, words),

@@ -90,7 +90,7 @@ macro_rules! key_branch {
         'branch: {
             // SAFETY: an instruction that changes the flags only, or a jump to the label (see `jump_label`).
             unsafe {
-                ::core::arch::asm!(
+                $crate::__core::arch::asm!(
                     "2: .byte 0xa9",
                     ".long {on} - 3f",
                     "3:",

@@ -4,6 +4,7 @@
 //! | mark | says | asserted |
 //! |---|---|---|
 //! | `resumes!`, `resumed!` | a jump goes on with another thread; where threads go on | |
+//! | `told!(.., "22")`, `"23"` | behind this branch that is not taken the next thread is none that was preempted; where such a one goes on | the branch asks |
 //! | `handles!`, `targets!` | the call, or the next indirect one, is of a function that is not the kernel's: it comes on top | the call is looked at if it is no indirect one |
 //! | `apart!` | the next direct call comes on top | the call is looked at if it is none |
 //! | `bounded!` | how often a stretch comes here is n; what n counts | nothing: n is free; one that stands in no loop fails |

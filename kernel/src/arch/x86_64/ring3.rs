@@ -2,6 +2,7 @@
 
 use core::arch::asm;
 use core::arch::x86_64::__cpuid_count;
+use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 
 use x86_64::registers::control::{Cr4, Cr4Flags};
@@ -12,6 +13,7 @@ use super::jump_label::{JUMP, TEST, Writable};
 use super::percpu;
 use super::space::Space;
 use crate::config::MAX_CPUS;
+use crate::task::frame::Frame;
 use crate::thread::tcb::Tcb;
 
 /// Selectors as [`descriptors::init`](super::descriptors::init) lays them out: `syscall` takes the kernel's code and the data
@@ -41,7 +43,7 @@ unsafe extern "C" {
     static takt_call_stubs: u8;
     static takt_clac_start: u32;
     static takt_clac_end: u32;
-    fn takt_enter_task(rip: usize, rsp: usize, argument: u64) -> !;
+    fn takt_enter_task(rip: usize, argument: u64) -> !;
 }
 
 /// Has this CPU let tasks in, and keep them there. The first step of all: entries need it.
@@ -135,13 +137,13 @@ unsafe fn patch_out_clac() {
 ///
 /// # Safety
 /// The space has code there and is [renewed](renew). Nothing on the thread's stack is needed any more, and preemption is enabled.
-pub(crate) unsafe fn enter(rip: usize, rsp: usize, argument: u64) -> ! {
+pub(crate) unsafe fn enter(rip: usize, argument: u64) -> ! {
     super::interrupts::disable();
     // SAFETY: the caller's duty.
-    unsafe { takt_enter_task(rip, rsp, argument) }
+    unsafe { takt_enter_task(rip, argument) }
 }
 
-/// Gives the running thread's space what a life begins with in the FPU and `fs`. With interrupts on, since it takes long.
+/// Gives the running thread's space what a life begins with in the FPU. With interrupts on, since it takes long.
 pub(crate) fn renew(space: &Space) {
     leave(space);
     // SAFETY: the CPU has nothing of it from here on, until the thread is in ring 3 again.
@@ -166,8 +168,11 @@ pub(crate) fn leave(space: &Space) {
 /// Gives the running thread its address space.
 ///
 /// # Safety
-/// With interrupts off; its tables are complete.
+/// With interrupts off; its tables are complete, and no other thread has it.
 pub(crate) unsafe fn set_space(thread: &mut Tcb, space: &'static Space) {
+    let on_stack = size_of::<Frame>() - offset_of!(Frame, status);
+    // SAFETY: the caller's duty.
+    unsafe { space.set_results(thread.stack_top - on_stack) };
     thread.space = space;
 }
 

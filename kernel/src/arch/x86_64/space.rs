@@ -13,19 +13,19 @@ use x86_64::structures::paging::{PageTable, PageTableFlags as Flags};
 use super::paging::{self, PAGE};
 use super::ports::{self, Ports};
 
-/// The tables of an address space, and what of the FPU its threads have there while another space is in force.
+/// A thread's address space, and what that has in the FPU while another one is in force. It begins with its first table, so its address
+/// is what CR3 has.
 #[repr(C)]
 pub(crate) struct Space {
-    fpu: UnsafeCell<Fpu>,
-    /// The base of `fs` that its threads have, likewise.
-    fs: UnsafeCell<usize>,
-    /// Physical address of the first table.
-    cr3: UnsafeCell<usize>,
     tables: UnsafeCell<Tables>,
+    fpu: UnsafeCell<Fpu>,
+    /// The base of `fs` in it, where its thread's stack begins as well.
+    fs: usize,
+    /// Where the results of its thread's calls are on the thread's stack in the kernel.
+    results: UnsafeCell<usize>,
 }
 
-// SAFETY: the tables and CR3's value are written by `fill`, before anyone runs there; the rest by the one CPU that the space
-// is in force on.
+// SAFETY: the tables are written before anyone runs there; the rest by the one CPU that the space is in force on.
 unsafe impl Sync for Space {}
 
 #[repr(C, align(16))]
@@ -79,15 +79,17 @@ pub(crate) enum Access {
 /// Where [`Space`] has what assembly needs.
 pub(super) const FPU: usize = core::mem::offset_of!(Space, fpu);
 pub(super) const FS: usize = core::mem::offset_of!(Space, fs);
-pub(super) const CR3: usize = core::mem::offset_of!(Space, cr3);
+pub(super) const RESULTS: usize = core::mem::offset_of!(Space, results);
+
+const _: () = assert!(core::mem::offset_of!(Space, tables) == 0, "CR3's value");
 
 impl Space {
-    /// An empty one.
-    pub(crate) const fn new() -> Self {
+    /// An empty one, where `fs` begins at this address.
+    pub(crate) const fn new(fs: usize) -> Self {
         Self {
             fpu: UnsafeCell::new(Fpu::new()),
-            fs: UnsafeCell::new(0),
-            cr3: UnsafeCell::new(0),
+            fs,
+            results: UnsafeCell::new(0),
             tables: UnsafeCell::new(Tables {
                 level4: PageTable::new(),
                 level3: PageTable::new(),
@@ -121,19 +123,20 @@ impl Space {
             segments,
             Flags::WRITABLE,
         );
-        // SAFETY: no one uses the space yet, by the caller's promise.
-        unsafe { *self.cr3.get() = tables as *mut Tables as usize };
     }
 
-    /// Has the tables of another one, for a further thread.
+    /// Has the tables of another one but for the first, for a further thread.
     ///
     /// # Safety
     /// As [`begin`](Self::begin), and the other one's are complete.
     pub(crate) unsafe fn share(&self, other: &Self) {
         // SAFETY: it is complete, by the caller's promise, and changes no more.
-        let tables = unsafe { *other.cr3.get() };
+        let theirs = unsafe { &(*other.tables.get()).level4 };
         // SAFETY: no one else uses it, by the caller's promise.
-        unsafe { *self.cr3.get() = tables };
+        let own = unsafe { &mut (*self.tables.get()).level4 };
+        for (entry, of_theirs) in own.iter_mut().zip(theirs.iter()) {
+            entry.clone_from(of_theirs);
+        }
     }
 
     /// Maps memory of the image into the region, page by page.
@@ -165,15 +168,22 @@ impl Space {
         }
     }
 
-    /// Makes the state of the FPU and the base of `fs` what a task begins with.
+    /// The results of its thread's calls are at this address.
+    ///
+    /// # Safety
+    /// It is in force nowhere.
+    pub(super) unsafe fn set_results(&self, at: usize) {
+        // SAFETY: no one else uses it, by the caller's promise.
+        unsafe { *self.results.get() = at };
+    }
+
+    /// Makes the state of the FPU what a task begins with.
     ///
     /// # Safety
     /// It is in force nowhere, or will be put into force anew before its task runs.
     pub(crate) unsafe fn reset(&self) {
         // SAFETY: the CPU has none of it, by the caller's promise.
         unsafe { fill(self.fpu.get().cast(), size_of::<Fpu>(), &Fpu::BEGIN) };
-        // SAFETY: nor this of it.
-        unsafe { *self.fs.get() = 0 };
     }
 }
 

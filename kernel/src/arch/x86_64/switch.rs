@@ -7,7 +7,7 @@
 use core::arch::asm;
 use core::mem::offset_of;
 
-use super::proof::{resumed, resumes};
+use super::proof::{resumed, resumes, told};
 use super::sse::mxcsr;
 use crate::thread::tcb::{Tcb, TcbRef};
 
@@ -16,9 +16,31 @@ unsafe extern "C" {
 }
 
 /// Whether a thread that does not run was preempted by an interrupt: then a switch to it loads all of its registers.
+#[cfg(feature = "tasks")]
 #[inline(always)]
 pub(crate) fn is_preempted(t: TcbRef) -> bool {
     t.resume() == takt_resume_preempted as *const () as usize
+}
+
+/// Whether the thread was preempted by an interrupt that the next switch of this section goes to, if it was not: then the switch loads all of
+/// its registers.
+#[inline(always)]
+pub(crate) fn next_is_preempted(t: TcbRef) -> bool {
+    'asked: {
+        // SAFETY: reads a word of a block of the table, and changes the flags only.
+        unsafe {
+            asm!(
+                "cmp qword ptr [{t} + {resume}], offset {preempted}",
+                told!("je {is_preempted}", "22"),
+                t = in(reg) t.as_ptr(),
+                resume = const offset_of!(Tcb, resume),
+                preempted = sym takt_resume_preempted,
+                is_preempted = label { break 'asked true },
+                options(nostack, readonly),
+            );
+        }
+        false
+    }
 }
 
 /// Leaves `prev`, the running thread, and goes on with `next`. Returns when `prev` is chosen again.

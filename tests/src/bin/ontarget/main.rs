@@ -31,6 +31,7 @@ mod settings;
 mod stacks;
 mod storm;
 mod stress;
+mod suspended;
 mod threads;
 mod timeouts;
 mod timers;

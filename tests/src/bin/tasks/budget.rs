@@ -386,6 +386,50 @@ target_test! {
     }
 }
 
+target_test! {
+    /// A task that its budget's end is to stop, and that comes to wait before that, does not wait on: it is stopped soon.
+    fn a_stop_waits_for_nothing(Alone) {
+        let mut nr_late = 0;
+        for behind in (0..1500).step_by(60) {
+            let supervisor = start(WATCHES, 0)?;
+            let begun = Instant::now();
+            let strict = start(STRICT, behind << 8 | 17)?;
+            let ended = strict.end()?;
+            let took = (Instant::now() - begun).to_nanos();
+            let is_stopped = matches!(ended, Ended::Stopped(_));
+            if is_stopped && took > Nanos::from_millis(5) {
+                nr_late += 1;
+                note!("{behind} ns before: stopped after {took:?}");
+            }
+            told(supervisor)?;
+        }
+        check!(nr_late == 0, "{nr_late} of 25");
+        Ok(())
+    }
+
+    /// One that comes to wait for a reply lends nothing for long: those beside the server are not late.
+    fn a_stop_lends_nothing(Alone) {
+        let (mut worst, mut nr_late) = (Nanos::ZERO, 0);
+        for behind in (400..1000).step_by(20) {
+            let supervisor = start(WATCHES, 0)?;
+            let server = start_at(SERVER, 0, 30)?;
+            let strict = start(STRICT, behind << 8 | 16)?;
+            let latest = keep_deadlines(32)?;
+            let ended = strict.end()?;
+            if latest > Nanos::from_micros(405) {
+                nr_late += 1;
+                note!("{behind} ns before its budget's end: {latest:?} late, {ended:?}");
+            }
+            worst = worst.max(latest);
+            told(supervisor)?;
+            end(server)?;
+        }
+        note!("{worst:?} late at most");
+        check!(nr_late == 0, "{nr_late} of 30: {worst:?} late");
+        Ok(())
+    }
+}
+
 fn end(server: Started) -> Outcome {
     start(CLIENT, 16)?.succeeds()?;
     server.succeeds()

@@ -22,7 +22,7 @@ const CONTROLS: u64 = 17;
 
 /// The way from a deadline to a sleeping task beside one that runs (`bench.task-deadline-busy`), in nanoseconds, which are
 /// instructions.
-const WAY: u64 = 224;
+const WAY: u64 = 208;
 /// The longest section of the others, in which the deadline may come: the one in which a life is given its priority.
 const SECTION: u64 = 102;
 /// An interrupt in which the time of a less important task comes, in a wait for a reply; it may come before or behind the deadline's.

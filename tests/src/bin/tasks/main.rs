@@ -4,6 +4,7 @@
 
 mod arrivals;
 mod budget;
+mod chain;
 mod devices;
 mod exceptions;
 mod fuzz;

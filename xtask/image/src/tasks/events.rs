@@ -5,7 +5,9 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result, bail, ensure};
 use object::{Object, ObjectSection, ObjectSymbol};
-use takt_decode::{EventDef, EventTable};
+use takt_base::term;
+use takt_decode::{EventDef, EventTable, FieldType};
+use takt_tracer::wire::MAX_BYTES;
 
 use super::pack::Program;
 
@@ -13,6 +15,24 @@ use super::pack::Program;
 const CLOCK: &str = "event takt:clock\n";
 /// What the classes of tasks' events begin with in an image.
 const CLASS: &str = "task_";
+
+/// Systems of the kernel's events, those that an image may lack included.
+const SYSTEMS: [&str; 11] = [
+    "ftrace",
+    "irq",
+    "mutex",
+    "osnoise",
+    "preemptirq",
+    "sched",
+    "takt",
+    "task",
+    "timer",
+    "timerlat",
+    "tracer",
+];
+/// Longest name, and longest description of an event, in bytes.
+const MAX_NAME: usize = 64;
+const MAX_TEXT: usize = 16 << 10;
 
 /// The events of a task.
 #[derive(Default)]
@@ -37,13 +57,18 @@ impl Events {
     /// If one cannot be a task's, or the file makes no sense.
     pub(super) fn read(file: &[u8]) -> Result<Self> {
         let file = object::File::parse(file)?;
-        let symbol = |name| Some(file.symbol_by_name(name)?.address());
+        // Other symbols of that name are the task's own matter.
+        let symbol = |name| {
+            let mut symbols = file.symbols();
+            let symbol = symbols.find(|it| it.is_global() && it.name() == Ok(name));
+            symbol.map(|it| it.address())
+        };
         let (Some(at), Some(end)) = (symbol("takt_events_start"), symbol("takt_events_end")) else {
             bail!("it was not linked by task.ld");
         };
-        let mut texts = vec![String::new(); (end.saturating_sub(at) / 2) as usize];
         let section = file.section_by_name(".takt.meta");
         let mut rest = section.map_or(Ok(&[][..]), |it| it.data())?;
+        let mut texts = places(at, end, rest.len())?;
         while let Some((id, text)) = entry(&mut rest)? {
             let number = id.checked_sub(at).map(|it| it as usize / 2);
             match number.and_then(|it| texts.get_mut(it)) {
@@ -59,6 +84,16 @@ impl Events {
         let list = texts.into_iter().map(Event::read).collect::<Result<_>>()?;
         Ok(Self { at, list })
     }
+}
+
+/// Room for the descriptions of the events that have their flags here, and the descriptions so many bytes.
+fn places(at: u64, end: u64, described: usize) -> Result<Vec<String>> {
+    let nr = end.saturating_sub(at) / 2;
+    ensure!(
+        nr <= described as u64 / 16,
+        "it has {nr} events, and descriptions of {described} bytes"
+    );
+    Ok(vec![String::new(); nr as usize])
 }
 
 /// The first entry of a section `.takt.meta`, and what is behind it.
@@ -88,6 +123,13 @@ fn entry<'b>(bytes: &mut &'b [u8]) -> Result<Option<(u64, &'b str)>> {
 impl Event {
     fn read(text: String) -> Result<Self> {
         const ID: u32 = 1;
+        ensure!(
+            text.len() <= MAX_TEXT,
+            "an event's description has more than {MAX_TEXT} bytes"
+        );
+        if let Some(it) = (text.chars()).find(|it| *it != '\n' && term::is_control(*it)) {
+            bail!("an event's description has the character {it:?}: {text:?}");
+        }
         let mut section = u64::from(ID).to_le_bytes().to_vec();
         section.extend((text.len() as u64).to_le_bytes());
         section.extend(text.as_bytes());
@@ -98,11 +140,45 @@ impl Event {
             "an event's class is not a task's: {}",
             def.class
         );
+        check_names(def)?;
         Ok(Self {
             def: def.clone(),
             text,
         })
     }
+}
+
+/// Looks at what an event and its parts are called: it stands in names of files, in formats of other tools and in lines beside the
+/// kernel's.
+fn check_names(event: &EventDef) -> Result<()> {
+    let is_name = |text: &str| {
+        let is_part = |it: u8| it.is_ascii_alphanumeric() || it == b'_';
+        (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(is_part)
+    };
+    let (system, name) = (event.name.split_once(':'))
+        .with_context(|| format!("an event's name is system:event, not {:?}", event.name))?;
+    ensure!(
+        !SYSTEMS.contains(&system),
+        "the event `{name}` is in `{system}`, where the kernel's are"
+    );
+    let fields = event.fields.iter().map(|it| &*it.name);
+    for part in [system, name, &event.class].into_iter().chain(fields) {
+        ensure!(
+            is_name(part),
+            "a name of an event has 1 to {MAX_NAME} of A-Z, a-z, 0-9 and _: {part:?}"
+        );
+    }
+    for field in &event.fields {
+        if let FieldType::Str(Some(max)) = field.ty {
+            ensure!(
+                usize::from(max) <= MAX_BYTES,
+                "the field `{}` of the event `{}` has up to {max} bytes, and records have {MAX_BYTES}",
+                field.name,
+                event.name
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Declares the events of all tasks, as Rust; the events of each are so many of the array `EVENTS`, one task's behind the other's.
@@ -168,19 +244,28 @@ pub(super) fn of(programs: &[Program], task: usize) -> String {
     format!("EVENTS.split_at({before}).1.split_at({own}).0")
 }
 
-/// Looks whether an event of the image has a name that another one has too: of a task's, that is.
+/// Looks whether an event of a task is called as another one of the image: the whole name, or behind the colon, which lines of the
+/// trace show, as one of the kernel's.
 ///
 /// # Errors
 ///
 /// Which.
 pub(super) fn check(table: &EventTable) -> Result<()> {
-    let mut names: Vec<_> = table.iter().map(|it| &it.name).collect();
-    names.sort_unstable();
-    let twice = names.windows(2).find(|it| it[0] == it[1]);
-    match twice {
-        Some(twice) => bail!("a task has an event `{}`, and so has the kernel", twice[0]),
-        None => Ok(()),
+    let is_tasks = |it: &&EventDef| it.class.starts_with(CLASS) && !SYSTEMS.contains(&it.system());
+    for event in table.iter().filter(is_tasks) {
+        let same = |it: &&EventDef| {
+            it.id != event.id
+                && (it.name == event.name || !is_tasks(it) && it.event() == event.event())
+        };
+        if let Some(other) = table.iter().find(same) {
+            bail!(
+                "a task has an event `{}`, and the kernel has `{}`",
+                event.name,
+                other.name
+            );
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -229,6 +314,65 @@ mod tests {
         );
         for text in ["", "event a:b\n", &TEXT.replace("wide", "core8")] {
             assert!(Event::read(text.to_owned()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_an_event_is_called_does_nothing_to_who_reads_it() {
+        let with = |from: &str, to: &str| Event::read(TEXT.replacen(from, to, 1)).map(drop);
+        with("a:b", &format!("{}:b", "a".repeat(MAX_NAME))).unwrap();
+        with("print x", "print \u{b5}s x").unwrap();
+        with("* str", "* str(512)").unwrap();
+        for (from, to) in [
+            ("a:b", "b"),
+            ("a:b", ":b"),
+            ("a:b", "../\x1b[31m..:e/v"),
+            ("a:b", "a:b:c"),
+            ("a:b", "task:b"),
+            ("a:b", &format!("{}:b", "a".repeat(MAX_NAME + 1))),
+            ("task_c", "task_\"c"),
+            ("field y", "field y\";"),
+            ("print x", "print \x1b[31mx"),
+            ("print x", "print x\rx"),
+            ("print x", &format!("print {}x", "x".repeat(MAX_TEXT))),
+            ("* str", "* str(513)"),
+        ] {
+            assert!(with(from, to).is_err(), "{to}");
+        }
+    }
+
+    #[test]
+    fn as_many_events_as_are_described() {
+        assert_eq!(places(0x1000, 0x1004, 400).unwrap().len(), 2);
+        for end in [0x1000 + 2 * 26, 0x7fff_ffff_ffff_fff0] {
+            assert!(places(0x1000, end, 400).is_err(), "{end:#x}");
+        }
+    }
+
+    #[test]
+    fn a_tasks_event_is_not_called_as_one_of_the_kernels() {
+        let table = |events: &[(u64, &str, &str)]| {
+            let all = events.iter().map(|(id, name, class)| {
+                described(*id, &format!("event {name}\nclass {class}\nlayout wide\n"))
+            });
+            EventTable::parse(&all.collect::<Vec<_>>().concat()).unwrap()
+        };
+        let kernels = (1, "task:task_fault", "task_fault");
+        check(&table(&[
+            kernels,
+            (3, "a:b", "task_c"),
+            (5, "b:b", "task_c"),
+        ]))
+        .unwrap();
+        let image = (1, "demo:lamp", "lamp");
+        for (first, second) in [
+            (kernels, "x:task_fault"),
+            (image, "y:lamp"),
+            (image, "demo:lamp"),
+            ((1, "x:y", "task_c"), "x:y"),
+        ] {
+            let error = check(&table(&[first, (3, second, "task_c")])).unwrap_err();
+            assert!(error.to_string().contains(second), "{error}");
         }
     }
 }

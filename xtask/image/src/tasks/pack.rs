@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use object::elf::{FileHeader64, PF_W, PF_X, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSymbol};
-use takt_abi::REGION;
+use takt_abi::{OWN, REGION};
 
 use super::build::base;
 use super::manifest::{Dma, Manifest, Mapped, Right, SemaphoreRight, Source, Task};
@@ -102,6 +102,7 @@ impl Program {
                 program.data = loaded;
                 program.data_size = size.next_multiple_of(PAGE);
             } else {
+                check_whole(loaded.bytes.len(), size)?;
                 program.segments.push(loaded);
             }
         }
@@ -146,6 +147,17 @@ impl Program {
         );
         Ok(())
     }
+}
+
+/// Looks whether a segment that is not written to is in the file as long as it is in memory: the kernel maps what the file has, and the
+/// host takes addresses for the task's by what is in memory.
+fn check_whole(in_file: usize, in_memory: usize) -> Result<()> {
+    ensure!(
+        in_file == in_memory,
+        "a segment that is not written to has {in_file} bytes in the file and {in_memory} in memory: its code has a section without \
+         contents (@nobits)"
+    );
+    Ok(())
 }
 
 /// Where the further threads begin that an ELF file declares, by their names.
@@ -199,7 +211,7 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
             update(&file, &bytes)?;
             writeln!(
                 statics,
-                "static SEGMENT_{number}_{nr}: &Aligned<[u8]> = &Aligned(*include_bytes!({file:?}));"
+                "static SEGMENT_{number}_{nr}: &Aligned<[u8]> = &Aligned(*core::include_bytes!({file:?}));"
             )?;
             let Segment { at, is_code, .. } = segment;
             write!(
@@ -226,7 +238,7 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
             statics,
             "static SEGMENTS_{number}: &[Segment] = &[{segments}];\n\
              static MEMORY_{number}: Memory<{memory}> = Memory::new();\n\
-             static DATA_{number}: &[u8] = include_bytes!({data:?});\n\
+             static DATA_{number}: &[u8] = core::include_bytes!({data:?});\n\
              static USER_STACKS_{number}: &[UserStack] = &[{stacks}];\n\
              static MAPPINGS_{number}: &[Mapping] = &[{}];\n\
              static INTERRUPTS_{number}: &[Interrupt] = &[{}];",
@@ -333,7 +345,7 @@ fn declare(manifest: &Manifest, programs: &[Program], number: usize) -> Result<S
         !threads.is_empty(),
         task.priority,
         task.cpu,
-        manifest.stack_top(number),
+        manifest.stack_top(number) - OWN as u64,
         base(first),
         program.data.at,
         program.data_size,
@@ -481,4 +493,15 @@ pub(super) fn update(path: &Path, bytes: &[u8]) -> Result<()> {
         return Ok(());
     }
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_written_to_is_whole_in_the_file() {
+        check_whole(0x12, 0x12).unwrap();
+        assert!(check_whole(0x12, 0x50_0000).is_err());
+    }
 }

@@ -14,7 +14,7 @@ const SECTION: &[u8] = b".defmt";
 ///
 /// # Errors
 ///
-/// If the file makes no sense.
+/// If the file makes no sense, or one of its strings cannot be shown.
 pub(super) fn number(file: &mut [u8]) -> Result<()> {
     let values = values(file)?;
     for (at, value) in values {
@@ -23,7 +23,7 @@ pub(super) fn number(file: &mut [u8]) -> Result<()> {
     }
     // As who reads its log does.
     Table::parse(file).context("the formats of its log cannot be read")?;
-    Ok(())
+    takt_guest::log::check(file)
 }
 
 /// Where the values of these symbols stand in the file, and what they are to be.

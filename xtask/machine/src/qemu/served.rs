@@ -31,9 +31,16 @@ impl Served {
         *self = Self::new(self.process);
     }
 
-    /// The time since the beginning, less the longest time for which a thread of the process has waited for a CPU.
+    /// Whether it has had this much time since the beginning.
+    ///
+    /// Whoever waits asks often: how long threads have waited is looked up only where that decides.
     #[must_use]
-    pub fn elapsed(&self) -> Duration {
+    pub fn has_had(&self, time: Duration) -> bool {
+        self.since.elapsed() >= time && self.elapsed() >= time
+    }
+
+    /// The time since the beginning, less the longest time for which a thread of the process has waited for a CPU.
+    fn elapsed(&self) -> Duration {
         let elapsed = self.since.elapsed();
         let since = |(thread, waited): (String, Duration)| {
             waited.saturating_sub(self.waited.get(&thread).copied().unwrap_or_default())
@@ -96,6 +103,7 @@ mod tests {
     fn of_a_process_that_is_gone_it_is_the_time_that_passed() {
         let served = Served::new(u32::MAX);
         std::thread::sleep(Duration::from_millis(2));
-        assert!(served.elapsed() >= Duration::from_millis(2));
+        assert!(served.has_had(Duration::from_millis(2)));
+        assert!(!served.has_had(Duration::from_secs(3600)));
     }
 }

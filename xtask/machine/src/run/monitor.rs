@@ -147,7 +147,7 @@ impl<'r> Monitor<'r> {
             {
                 break Ending::DidNotStop;
             }
-            if silent.elapsed() >= SILENCE {
+            if silent.has_had(SILENCE) {
                 break Ending::Silent;
             }
             thread::sleep(TICK);

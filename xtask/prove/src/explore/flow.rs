@@ -82,6 +82,7 @@ impl Explorer<'_> {
                         continue;
                     }
                     let mut state = state.clone();
+                    state.next_waited |= !is_taken && self.marks.asks_whether_preempted(ip);
                     if condition == ConditionCode::None {
                         self.cpu().step(&mut state, decoded);
                     } else {
@@ -203,7 +204,8 @@ impl Explorer<'_> {
         after: &mut Vec<Next>,
     ) {
         if state.interrupts != Interrupts::On && self.off == Off::Irqs {
-            for to in targets {
+            let may_be = |to: &&u64| !state.next_waited || !self.marks.is_of_preempted(**to);
+            for to in targets.iter().filter(may_be) {
                 let is_behind = self.marks.is_behind_switch(*to);
                 let frame = if is_behind {
                     0

@@ -14,6 +14,8 @@ const JNE: u8 = 5;
 /// Kinds of marks, as in `takt_kernel::arch::proof`.
 const RESUMES: u32 = 1;
 const RESUMED: u32 = 2;
+const ASKS: u32 = 22;
+const PREEMPTED: u32 = 23;
 const DISABLES: u32 = 17;
 const ENABLES: u32 = 18;
 
@@ -105,4 +107,37 @@ fn of_ways_to_another_thread_the_longest_is_known_beside_the_longest_of_all() {
         own(&it.most[Goal::Thread as usize]),
         Some(2 + 3 + 1 + 5 + 2)
     );
+}
+
+#[test]
+fn who_has_asked_goes_on_with_no_preempted_thread() {
+    let bound = |asks: bool| {
+        let mut asm = Asm::default();
+        asm.function("f").cli().test(ESI);
+        if asks {
+            asm.mark(ASKS, "");
+        }
+        asm.jcc(JE, "preempted").nops(3);
+        // jmp rax
+        asm.mark(RESUMES, "").bytes(&[0xff, 0xe0]);
+        asm.place("preempted").sti().nops(1).ret();
+        asm.function("waited")
+            .mark(RESUMED, "")
+            .nops(5)
+            .sti()
+            .nops(1)
+            .ret();
+        asm.function("preempted_one")
+            .mark(RESUMED, "")
+            .mark(PREEMPTED, "")
+            .nops(20)
+            .sti()
+            .nops(1)
+            .ret();
+        let proof = prove_all(&asm.image(), &Config::default()).unwrap();
+        let mut stretches = proof.stretches.into_iter();
+        stretches.find(|it| it.off == Off::Irqs).unwrap().bound
+    };
+    assert_eq!(bound(false), Some(2 + 3 + 1 + 20 + 2));
+    assert_eq!(bound(true), Some(2 + 3 + 1 + 5 + 2));
 }

@@ -223,7 +223,7 @@ impl Silence {
             self.signs = signs;
             self.served.restart();
         }
-        self.served.elapsed() >= limit
+        self.served.has_had(limit)
     }
 }
 

@@ -181,7 +181,7 @@ impl Boot<'_> {
 /// Waits for the end, as long as it may take; time for which the host was busy with others does not count.
 fn wait(process: &mut Process, limit: Duration) -> Result<Option<GuestExit>> {
     let served = Served::new(process.id());
-    while served.elapsed() < limit {
+    while !served.has_had(limit) {
         if let Some(status) = process.try_wait().context("QEMU cannot be watched")? {
             return Ok(Some(status.into()));
         }

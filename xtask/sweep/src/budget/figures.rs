@@ -33,8 +33,6 @@ pub fn of_sweep(document: &Document) -> (BTreeMap<String, u64>, BTreeMap<String,
 
 /// The longest that a section may have, in instructions: with interrupts off, and with preemption off.
 const SECTIONS: [(&str, u64); 2] = [("interrupts-off", 100), ("preemption-off", 300)];
-/// With interrupts off where a switch counts the times of two threads and arms the quantum of one.
-const COUNTED_SWITCH: u64 = 184;
 /// From an interrupt's entry to the thread that it wakes, besides other interrupts and a section that come in between.
 const WAKE: u64 = 250;
 
@@ -54,14 +52,15 @@ pub fn above_limits(figures: &BTreeMap<String, u64>) -> Vec<String> {
                 .get(&format!("sweep.{stretch}.{what}"))
                 .unwrap_or(&0)
         };
-        let counts = takt_timerlat::sweep::find(stretch)
-            .is_some_and(|number| takt_timerlat::sweep::WORKLOADS[number].counts_at_switches);
         let limit = match SECTIONS.iter().find(|it| it.0 == what) {
-            Some(("interrupts-off", _)) if counts => COUNTED_SWITCH,
             Some((_, limit)) => *limit,
             None if what == "wake-max" => {
-                // What closes a circle leaves a walk to interrupts, of which two may come in between.
-                let nr_interrupts = if stretch == "circle" { 2 } else { 1 };
+                // Two may come in between: of what closes a circle, which leaves a walk to them; and a time-out's and a slice's.
+                let nr_interrupts = if ["circle", "round-robin"].contains(&stretch) {
+                    2
+                } else {
+                    1
+                };
                 WAKE + nr_interrupts * of("in-an-interrupt") + of("preemption-off")
             }
             None => continue,

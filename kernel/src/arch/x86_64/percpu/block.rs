@@ -102,7 +102,7 @@ pub(crate) struct PerCpu {
     /// The address space that is in force, or null: then it is the kernel's own.
     #[cfg(feature = "tasks")]
     pub(crate) active: AtomicPtr<crate::arch::space::Space>,
-    /// The one of those whose task's state the FPU and `fs` have, or null: then they have nobody's that is not kept elsewhere.
+    /// The one of those whose task's state the FPU has, or null: then it has nobody's that is not kept elsewhere.
     #[cfg(feature = "tasks")]
     pub(crate) live: AtomicPtr<crate::arch::space::Space>,
     /// A task's stack pointer, at the beginning of its call.
