@@ -60,32 +60,39 @@ pub(crate) fn to<K: Kind>(
     next: TcbRef,
     arming: Arming,
 ) -> Switch {
-    if section.cpu(cpu).is_watched() || probe::is_switch_recorded(section.look_at(next)) {
+    if section.cpu(cpu).is_watched() {
         core::hint::cold_path();
-        if section.cpu(cpu).is_watched() {
-            proof::only_with!("counting at switches|takt_kernel::probe::places::SWITCH");
-        }
+        proof::only_with!("counting at switches");
         return to_watched(section.into_switching(), prev, next, arming);
     }
-    tcb::set_current(next);
-    section.release();
-    Switch { prev, next }
+    to_unwatched(section, prev, next)
 }
 
 /// The same where it is known that nothing but that is to be done.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-fn to_unwatched<K: Kind>(section: Section<K, Scheduled>, prev: TcbRef, next: TcbRef) -> Switch {
+pub(crate) fn to_unwatched<K: Kind>(
+    section: Section<K, Scheduled>,
+    prev: TcbRef,
+    next: TcbRef,
+) -> Switch {
     if probe::is_switch_recorded(section.look_at(next)) {
         core::hint::cold_path();
-        return to_watched(section.into_switching(), prev, next, Arming::Now);
+        return to_recorded(section.into_switching(), prev, next);
     }
     tcb::set_current(next);
     section.release();
     Switch { prev, next }
 }
 
-/// The same where the switch is recorded, or something else is to be done at each. What else there may be is apart: a call of
-/// it would have this function keep registers.
+/// The same where the switch is recorded, and nothing else is to be done.
+#[inline(never)]
+fn to_recorded(mut section: Section<Irq, Scheduled>, prev: TcbRef, next: TcbRef) -> Switch {
+    record(&mut section, prev, next);
+    section.release();
+    Switch { prev, next }
+}
+
+/// The same where something is to be done at each switch.
 #[inline(never)]
 fn to_watched(
     mut section: Section<Irq, Scheduled>,
@@ -94,10 +101,7 @@ fn to_watched(
     arming: Arming,
 ) -> Switch {
     let cpu = CpuRef::this();
-    if section.cpu(cpu).is_watched() {
-        core::hint::cold_path();
-        watched(&mut section, cpu, prev, next, arming);
-    }
+    watched(&mut section, cpu, prev, next, arming);
     record(&mut section, prev, next);
     section.release();
     Switch { prev, next }
@@ -161,9 +165,7 @@ fn to_best<K: Kind, R>(
     stays: impl FnOnce(Section<K, Scheduled>) -> R,
 ) -> R {
     let cpu = CpuRef::this();
-    let noted = if section.cpu(cpu).is_watched() {
-        None
-    } else {
+    if !section.cpu(cpu).is_watched() {
         match section.cpu(cpu).rq.pick_next() {
             Next::Switch(tid) => {
                 let (prev, next) = (TcbRef::current(), section.cpu(cpu).thread(tid));
@@ -172,7 +174,6 @@ fn to_best<K: Kind, R>(
                     section.release();
                     return switches(Switch { prev, next });
                 }
-                Some(Switch { prev, next })
             }
             Next::Stay => {
                 core::hint::cold_path();
@@ -180,47 +181,49 @@ fn to_best<K: Kind, R>(
                 return stays(section);
             }
         }
-    };
+    }
     core::hint::cold_path();
     proof::only_with!("counting at switches|takt_kernel::probe::places::SWITCH");
-    to_best_apart(section, noted, switches, stays)
+    to_best_apart(section, switches, stays)
 }
 
-/// The rest of [`to_best`] where the switch is recorded, or where something is to be done at each, in a section of its own then. By one
-/// call, or that would keep registers for the sake of two.
+/// The rest of [`to_best`] where something is to be done at each switch, in a section of its own then, or where the switch that the run
+/// queue has noted already is recorded. By one call, or that would keep registers for the sake of two.
 #[inline(never)]
 fn to_best_apart<K: Kind, R>(
     mut section: Section<K, Scheduled>,
-    noted: Option<Switch>,
     switches: impl FnOnce(Switch) -> R,
     stays: impl FnOnce(Section<K, Scheduled>) -> R,
 ) -> R {
-    let Some(Switch { prev, next }) = noted else {
-        let cpu = CpuRef::this();
+    let cpu = CpuRef::this();
+    if !section.cpu(cpu).is_watched() {
         core::hint::cold_path();
-        proof::only_with!("counting at switches");
-        percpu::set_need_resched();
-        section = section.reopen();
-        return match section.cpu(cpu).rq.pick_next() {
-            Next::Switch(tid) => {
-                let (prev, next) = (TcbRef::current(), section.cpu(cpu).thread(tid));
-                switches(to_watched(
-                    section.into_switching(),
-                    prev,
-                    next,
-                    Arming::Now,
-                ))
-            }
-            Next::Stay => {
-                percpu::clear_need_resched();
-                quantum::start_quantum(&mut section, cpu);
-                stays(section)
-            }
-        };
-    };
-    record(&mut section, prev, next);
-    section.release();
-    switches(Switch { prev, next })
+        proof::only_with!("takt_kernel::probe::places::SWITCH");
+        let sched = section.cpu(cpu);
+        let (prev, next) = (TcbRef::current(), sched.thread(sched.rq.current()));
+        record(&mut section, prev, next);
+        section.release();
+        return switches(Switch { prev, next });
+    }
+    proof::only_with!("counting at switches");
+    percpu::set_need_resched();
+    section = section.reopen();
+    match section.cpu(cpu).rq.pick_next() {
+        Next::Switch(tid) => {
+            let (prev, next) = (TcbRef::current(), section.cpu(cpu).thread(tid));
+            switches(to_watched(
+                section.into_switching(),
+                prev,
+                next,
+                Arming::Now,
+            ))
+        }
+        Next::Stay => {
+            percpu::clear_need_resched();
+            quantum::start_quantum(&mut section, cpu);
+            stays(section)
+        }
+    }
 }
 
 impl Switch {
@@ -379,9 +382,6 @@ fn blocked_apart(section: Section<Thread, Scheduled>) -> Handoff {
 
 /// Where the switch is that the end of a section has made due.
 pub(crate) trait Due<K: Kind> {
-    /// The section ends, in which a switch may have become due.
-    fn end<L: Lent>(section: Section<K, L>) -> Handoff;
-
     /// The section ends in which `t`, a thread of CPU `cpu`, which is this one, was put in front of all others.
     fn switch_to(section: Section<K, Scheduled>, cpu: CpuRef, t: TcbRef) -> Handoff;
 }
@@ -394,11 +394,6 @@ pub(crate) enum Apart {}
 
 impl<K: Kind> Due<K> for AtOnce {
     #[inline(always)]
-    fn end<L: Lent>(section: Section<K, L>) -> Handoff {
-        Handoff::end(section)
-    }
-
-    #[inline(always)]
     fn switch_to(mut section: Section<K, Scheduled>, cpu: CpuRef, t: TcbRef) -> Handoff {
         if !section.is_from_enabled() {
             percpu::set_need_resched();
@@ -406,7 +401,7 @@ impl<K: Kind> Due<K> for AtOnce {
             Handoff::done(Ok(()))
         } else if !percpu::is_calm() || section.cpu(cpu).is_watched() {
             percpu::set_need_resched();
-            Handoff::end(section)
+            Handoff::end_apart(section)
         } else {
             // Nothing forbids the switch, none was due, and there is nothing else to be done.
             let _ = section.cpu(cpu).rq.pick_other();
@@ -416,11 +411,6 @@ impl<K: Kind> Due<K> for AtOnce {
 }
 
 impl<K: Kind> Due<K> for Apart {
-    #[inline(always)]
-    fn end<L: Lent>(section: Section<K, L>) -> Handoff {
-        Handoff::end_apart(section)
-    }
-
     #[inline(always)]
     fn switch_to(section: Section<K, Scheduled>, _: CpuRef, _: TcbRef) -> Handoff {
         percpu::set_need_resched();
@@ -449,15 +439,15 @@ pub(crate) fn wake_taken<K: Kind, D: Due<K>>(mut section: Section<K>, tid: Threa
     let t = TcbRef::of(tid);
     let block = section.thread(t);
     if !sched::is_plain_wakeup(block) || probe::is_wakeup_recorded(block) || t.is_elsewhere() {
-        return wake_taken_watched::<K, D>(section, t);
+        return wake_taken_watched(section, t);
     }
     sched::end_plain_wait(block);
     insert::<K, D>(section.narrow(), t)
 }
 
 #[inline(never)]
-fn wake_taken_watched<K: Kind, D: Due<K>>(section: Section<K>, t: TcbRef) -> Handoff {
-    D::end(sched::wake_taken(section, t))
+fn wake_taken_watched<K: Kind>(section: Section<K>, t: TcbRef) -> Handoff {
+    Handoff::end_apart(sched::wake_taken(section, t))
 }
 
 #[cfg_attr(feature = "fast-paths", inline(always))]

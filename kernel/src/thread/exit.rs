@@ -16,8 +16,9 @@ use crate::cpus::is_smp;
 use crate::parts::MUTEXES;
 use crate::probe::{self, trace};
 use crate::section::{self, Kernel, Scheduled, Section, Thread};
+use crate::switch::{self, Switch};
 use crate::timers::Arming;
-use crate::{preempt, sched, switch};
+use crate::{preempt, sched};
 
 /// Ends the calling thread with this exit code, from within any function. A thread whose first function returns ends as
 /// well, with 0, and that is safe. Its number is free again once it was joined.
@@ -79,18 +80,25 @@ fn leave(mut section: Section<Thread>, me: TcbRef, joiner: Option<TcbRef>) -> ! 
         core::hint::cold_path();
         leave_apart(section, me);
     }
-    leave_to_best(section, me)
+    leave_to_best(section, me, |section, _, me, next| {
+        switch::to_unwatched(section, me, next)
+    })
 }
 
+/// `to` notes the switch, as [`switch::to`] does.
 #[inline(always)]
-fn leave_to_best(mut section: Section<Thread, Scheduled>, me: TcbRef) -> ! {
+fn leave_to_best(
+    mut section: Section<Thread, Scheduled>,
+    me: TcbRef,
+    to: impl FnOnce(Section<Thread, Scheduled>, CpuRef, TcbRef, TcbRef) -> Switch,
+) -> ! {
     let in_use = in_use(me);
     let cpu = CpuRef::this();
     let sched = section.cpu(cpu);
     let next = sched.rq.pick_other();
     let next = sched.thread(next);
     // The second half follows here.
-    let _ = switch::to(section, cpu, me, next, Arming::Now);
+    let _ = to(section, cpu, me, next);
     if is_smp!() {
         // SAFETY: interrupts are off, and `to` made `next` the current thread.
         unsafe { leave_for_good_by(next, has_left) };
@@ -113,7 +121,9 @@ fn leave_apart(section: Section<Thread, Scheduled>, me: TcbRef) -> ! {
     // The switch enables preemption, as it does for whoever is next.
     probe::preemption_enabling();
     core::mem::forget(guard);
-    leave_to_best(section, me)
+    leave_to_best(section, me, |section, cpu, me, next| {
+        switch::to(section, cpu, me, next, Arming::Now)
+    })
 }
 
 /// The flag at the top of a thread's stack that says that it is in use.
