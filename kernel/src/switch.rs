@@ -87,7 +87,9 @@ pub(crate) fn to_unwatched<K: Kind>(
 /// The same where the switch is recorded, and nothing else is to be done.
 #[inline(never)]
 fn to_recorded(mut section: Section<Irq, Scheduled>, prev: TcbRef, next: TcbRef) -> Switch {
-    record(&mut section, prev, next);
+    let (left, taken) = section.two_threads(prev, next);
+    probe::record_switch(left, taken);
+    tcb::set_current(next);
     section.release();
     Switch { prev, next }
 }
@@ -102,20 +104,14 @@ fn to_watched(
 ) -> Switch {
     let cpu = CpuRef::this();
     watched(&mut section, cpu, prev, next, arming);
-    record(&mut section, prev, next);
-    section.release();
-    Switch { prev, next }
-}
-
-/// Notes the switch, with a record of it if it is recorded.
-#[cfg_attr(feature = "fast-paths", inline(always))]
-fn record(scheduled: &mut Scheduled, prev: TcbRef, next: TcbRef) {
     // Right before: a record in between would say that `prev` runs, behind the one that says that `next` does.
-    let (left, taken) = scheduled.two_threads(prev, next);
+    let (left, taken) = section.two_threads(prev, next);
     if probe::is_switch_recorded(taken) {
         probe::record_switch(left, taken);
     }
     tcb::set_current(next);
+    section.release();
+    Switch { prev, next }
 }
 
 /// What is to be done at a switch while someone asks for it: the time that the thread that is left has run, and the beginning
@@ -201,9 +197,7 @@ fn to_best_apart<K: Kind, R>(
         proof::only_with!("takt_kernel::probe::places::SWITCH");
         let sched = section.cpu(cpu);
         let (prev, next) = (TcbRef::current(), sched.thread(sched.rq.current()));
-        record(&mut section, prev, next);
-        section.release();
-        return switches(Switch { prev, next });
+        return switches(to_recorded(section.into_switching(), prev, next));
     }
     proof::only_with!("counting at switches");
     percpu::set_need_resched();

@@ -96,7 +96,7 @@ pub(crate) fn record_wakeup(t: &Tcb) {
 }
 
 /// Records that `next` is about to run, if that is on.
-#[inline]
+#[inline(always)]
 pub(crate) fn record_switch(prev: &Tcb, next: &Tcb) {
     let word = next.word();
     trace!(
