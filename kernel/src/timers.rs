@@ -3,7 +3,7 @@
 //! Timers are tickless: each CPU has a queue of deadlines, and its local APIC timer is set to the earliest. What a timer that
 //! has expired does is the business of [`expiry`](crate::expiry).
 
-use takt_scheduler::{Inserted, Insertion, TimerId};
+use takt_scheduler::{Inserted, Insertion, Stage, TimerId};
 
 use crate::arch::apic;
 use crate::arch::percpu::{self, CpuRef};
@@ -34,7 +34,7 @@ pub(crate) fn insert_at_expiry(scheduled: &mut Scheduled, id: TimerId, deadline:
     trace!(timer_start, id.raw(), deadline.cycles());
     let timers = &mut scheduled.cpu(CpuRef::this()).timers;
     // The slice's has a place of its own. Most other places are at hand.
-    if id == SLICE || timers.is_empty() || timers.insert_at_hand(id, deadline).is_none() {
+    if id == SLICE || timers.is_empty() || timers.insert_at_hand(id, deadline).is_err() {
         let _: Inserted = timers.insert(id, deadline);
     }
 }
@@ -95,22 +95,28 @@ fn insert_among<K: Kind>(mut section: Section<K, Scheduled>, id: TimerId, deadli
     }
     let timers = &mut section.cpu(CpuRef::this()).timers;
     match timers.insert_at_hand(id, deadline) {
-        Some(inserted) => end_insertion(section, id, deadline, inserted),
-        None => insert_in_steps(section, id, deadline),
+        Ok(inserted) => end_insertion(section, id, deadline, inserted),
+        Err(stage) => insert_in_steps(section, id, deadline, stage),
     }
 }
 
 /// Looks for a timer's place, in sections of few steps each.
 #[inline(never)]
-fn insert_in_steps<K: Kind>(mut section: Section<K, Scheduled>, id: TimerId, deadline: Instant) {
-    let mut insertion = Insertion::NEW;
+fn insert_in_steps<K: Kind>(
+    mut section: Section<K, Scheduled>,
+    id: TimerId,
+    deadline: Instant,
+    stage: Stage,
+) {
+    let mut insertion = Insertion::new(stage);
+    section = section.reopen();
     loop {
         proof::bounded!("steps along the list of timers by an interrupt that arms one");
-        section = section.reopen();
         let timers = &mut section.cpu(CpuRef::this()).timers;
         if let Some(inserted) = timers.insert_step(id, deadline, &mut insertion) {
             return end_insertion(section, id, deadline, inserted);
         }
+        section = section.reopen();
     }
 }
 
@@ -122,9 +128,18 @@ fn end_insertion<K: Kind>(
     inserted: Inserted,
 ) {
     trace!(timer_start, id.raw(), deadline.cycles());
-    if inserted != Inserted::Later {
-        core::hint::cold_path();
-        arm_earliest(&mut section);
+    match inserted {
+        Inserted::Later => {}
+        Inserted::Earliest => {
+            core::hint::cold_path();
+            arm_first(&mut section, deadline);
+        }
+        Inserted::Moved => {
+            core::hint::cold_path();
+            // The hardware is set too early, so this has time.
+            section = section.reopen();
+            arm_earliest(&mut section);
+        }
     }
     section.leave_quietly();
 }

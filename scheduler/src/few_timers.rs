@@ -7,7 +7,7 @@
 //! * `entries[..len]` are sorted by their deadlines, the earliest last; of equal ones the last is the one that expires first.
 //! * No id is there twice.
 
-use crate::timer_queue::{Cancelled, Inserted, Insertion};
+use crate::timer_queue::{Cancelled, Inserted, Insertion, Stage};
 use crate::{Deadline, TimerId};
 
 /// The armed timers, of the ids `0..N`. Its functions are those of [`TimerQueue`](crate::TimerQueue).
@@ -108,8 +108,8 @@ impl<T: Deadline, const N: usize> FewTimers<T, N> {
             }
         }
         match (was_first, is_first) {
-            (true, _) => Inserted::Moved,
             (_, true) => Inserted::Earliest,
+            (true, _) => Inserted::Moved,
             _ => Inserted::Later,
         }
     }
@@ -123,8 +123,11 @@ impl<T: Deadline, const N: usize> FewTimers<T, N> {
     }
 
     /// [`insert`](Self::insert), at once.
-    pub fn insert_at_hand(&mut self, id: TimerId, deadline: T) -> Option<Inserted> {
-        Some(self.insert(id, deadline))
+    ///
+    /// # Errors
+    /// None.
+    pub fn insert_at_hand(&mut self, id: TimerId, deadline: T) -> Result<Inserted, Stage> {
+        Ok(self.insert(id, deadline))
     }
 
     /// [`insert`](Self::insert), at once.

@@ -62,5 +62,5 @@ pub use links::Links;
 pub use prio_counts::PrioCounts;
 pub use prio_queue::{Iter, PrioQueue};
 pub use run_queue::{Next, Placement, Policy, Resched, RunQueue};
-pub use timer_queue::{Cancelled, Inserted, Insertion, TimerQueue};
+pub use timer_queue::{Cancelled, Inserted, Insertion, Stage, TimerQueue};
 pub use wait_queue::WaitQueue;

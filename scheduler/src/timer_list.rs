@@ -27,7 +27,7 @@ const FIRST_SPAN: u32 = 16;
 /// The most steps of [`TimerList::seek`] at a time.
 const STEPS: usize = 3;
 /// Steps back inside a slot from which on it is too long.
-const MANY: u64 = 3;
+const MANY: u32 = 3;
 /// Where slots are made longer, two to this power or twice as many reach as far as the deadline that had none.
 const FAR: u32 = 2;
 /// How many more searches show that slots have the wrong length than the right one, until it is changed.
@@ -48,26 +48,43 @@ impl Neighbours {
     const NONE: Self = Self { next: 0, prev: 0 };
 }
 
+/// What a search has come to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sought {
+    NotYet,
+    /// The timer where it stood is no more in the list: it is to be begun anew.
+    Gone,
+    /// Its place.
+    Here,
+}
+
 /// Where a search stands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     /// A timer, or 0, which is before all.
-    at: usize,
-    has_begun: bool,
+    at: u16,
     /// The deadline is not too far behind the earliest to have a slot.
     has_slot: bool,
+    /// The next step gives slots another length.
+    is_to_fit: bool,
     /// Steps back inside the slot.
-    walked: u64,
+    walked: u32,
 }
 
 impl Place {
     /// A search that has not begun.
     pub(crate) const START: Self = Self {
         at: 0,
-        has_begun: false,
         has_slot: true,
+        is_to_fit: false,
         walked: 0,
     };
+
+    /// Whether it is before all timers.
+    #[inline(always)]
+    pub(crate) const fn is_start(&self) -> bool {
+        self.at == 0
+    }
 }
 
 /// The timers, of the numbers `1..N`. `N` is a power of two from 2 to 2048.
@@ -182,26 +199,35 @@ impl<T: Deadline, const N: usize> TimerList<T, N> {
         (self.deadlines[id], TimerId::new(id as u16))
     }
 
-    /// Goes some steps on from `place` to the last timer whose deadline is not after `deadline`; says whether it is
-    /// there, and was already.
+    /// Goes some steps on from `place` to the last timer whose deadline is not after `deadline`; says whether it was
+    /// there already.
     #[inline(always)]
-    pub(crate) fn seek(&mut self, deadline: T, place: &mut Place) -> bool {
-        let at = place.at & (N - 1);
+    pub(crate) fn seek(&mut self, deadline: T, place: &mut Place) -> Sought {
+        let at = place.at as usize & (N - 1);
+        if at != 0 && !self.has(at) {
+            return Sought::Gone;
+        }
         let is_before = at == 0 || self.deadlines[at] <= deadline;
         if is_before && self.deadline_at(self.next(at)) > deadline {
-            return true;
+            return Sought::Here;
+        }
+        if place.is_to_fit {
+            core::hint::cold_path();
+            place.is_to_fit = false;
+            self.fit_for(deadline, place);
+            return Sought::NotYet;
         }
         match is_before {
             false => self.search_back(deadline, place),
             true => self.search_forward(deadline, place),
         }
-        false
+        Sought::NotYet
     }
 
     /// Inside a slot.
     #[inline(never)]
     fn search_back(&mut self, deadline: T, place: &mut Place) {
-        let mut at = place.at & (N - 1);
+        let mut at = place.at as usize & (N - 1);
         for _ in 0..STEPS {
             at = self.links[at].prev as usize & (N - 1);
             place.walked += 1;
@@ -209,10 +235,9 @@ impl<T: Deadline, const N: usize> TimerList<T, N> {
                 break;
             }
         }
-        place.at = at;
+        place.at = at as u16;
         if place.walked == MANY {
-            core::hint::cold_path();
-            self.misfit(deadline, place);
+            self.misfit(2, place);
         }
     }
 
@@ -220,43 +245,41 @@ impl<T: Deadline, const N: usize> TimerList<T, N> {
     #[inline(never)]
     fn search_forward(&mut self, deadline: T, place: &mut Place) {
         for _ in 1..STEPS {
-            let next = self.next(place.at);
+            let next = self.next(place.at.into());
             if self.deadlines[next] > deadline {
                 return;
             }
-            place.at = next;
+            place.at = next as u16;
             if place.has_slot {
                 self.name(next);
             }
         }
-        if !place.has_slot {
-            core::hint::cold_path();
-            self.misfit(deadline, place);
+        if place.has_slot {
+            return;
+        }
+        if self.distance(deadline) >> FARTHEST == 0 {
+            // What has no slot is looked for along all the others of that kind.
+            self.misfit(4, place);
+        } else if place.walked == 0 {
+            // What that takes says nothing of slots, nor does that it was looked up.
+            place.walked = 1;
+            self.misfits += 1;
         }
     }
 
-    /// Whether a search is still to be begun, by [`look_up`](Self::look_up), or anew since its timer has gone.
-    #[inline(always)]
-    pub(crate) const fn is_to_begin(&self, place: &Place) -> bool {
-        !place.has_begun || place.at != 0 && !self.has(place.at)
-    }
-
     /// Begins a search at the timer that the index names for a deadline's slot or the next one before, or before all;
-    /// does not yet, if that one has gone.
-    #[inline(never)]
-    pub(crate) fn look_up(&mut self, deadline: T, place: &mut Place) {
-        *place = Place {
-            has_begun: true,
-            ..Place::START
-        };
+    /// does not yet, if that one has gone. Says whether it has begun.
+    #[inline(always)]
+    pub(crate) fn look_up(&mut self, deadline: T, place: &mut Place) -> bool {
         self.misfits = self.misfits.saturating_sub(1);
         let first = self.slot(self.earliest());
         let mut slot = self.slot(deadline);
+        *place = Place::START;
         let mut ahead = slot.wrapping_sub(first);
         if ahead >= SLOTS as u64 {
             core::hint::cold_path();
             if slot < first {
-                return;
+                return true;
             }
             place.has_slot = false;
             ahead = SLOTS as u64 - 1;
@@ -268,15 +291,14 @@ impl<T: Deadline, const N: usize> TimerList<T, N> {
             // The next one before, round to this one itself.
             let words = (self.words | self.words << WORDS) & ((1 << (index + WORDS)) - 1);
             if words == 0 {
-                return;
+                return true;
             }
             index = words.ilog2() as usize % WORDS;
             word = self.named[index];
             if word == 0 {
                 core::hint::cold_path();
-                place.has_begun = false;
                 self.words &= !(1 << index);
-                return;
+                return false;
             }
         }
         let found = 64 * index + word.ilog2() as usize;
@@ -288,12 +310,13 @@ impl<T: Deadline, const N: usize> TimerList<T, N> {
         } else if self.has(named)
             && self.slot(self.deadlines[named]) == slot.wrapping_sub(back as u64)
         {
-            place.at = named;
+            place.at = named as u16;
         } else {
             core::hint::cold_path();
-            place.has_begun = false;
             self.unname(found);
+            return false;
         }
+        true
     }
 
     #[inline(always)]
@@ -314,7 +337,7 @@ impl<T: Deadline, const N: usize> TimerList<T, N> {
     #[inline(always)]
     pub(crate) fn insert(&mut self, id: TimerId, deadline: T, place: &Place) {
         let id = id.index() & (N - 1);
-        self.put_behind(place.at, id, deadline);
+        self.put_behind(place.at.into(), id, deadline);
         // Where the search went back it is not the last of its slot.
         if place.has_slot && place.walked == 0 {
             self.name(id);
@@ -384,34 +407,31 @@ impl<T: Deadline, const N: usize> TimerList<T, N> {
         }
     }
 
-    /// A search for a deadline is a long one: slots are too long if it has one, and else too short. After some of them
-    /// they are given another length: some two timers to a slot here, or slots as far as there.
+    /// A search is a long one. After some of them slots are given another length.
+    #[inline(always)]
+    const fn misfit(&mut self, weight: u32, place: &mut Place) {
+        self.misfits += weight;
+        place.is_to_fit = self.misfits >= 2 * self.patience;
+    }
+
+    /// The search for a deadline is a long one: slots are too long if it has one, and else too short. They are given another length:
+    /// some two timers to a slot here, or slots as far as there.
     #[cold]
     #[inline(never)]
-    fn misfit(&mut self, deadline: T, place: &Place) {
-        if !place.has_slot && self.distance(deadline) >> FARTHEST != 0 {
-            // What that takes says nothing of slots, nor does that it was looked up.
-            self.misfits += 1;
-            return;
-        }
-        // What has no slot is looked for along all the others of that kind.
-        self.misfits += if place.has_slot { 2 } else { 4 };
-        if self.misfits < 2 * self.patience {
-            return;
-        }
+    fn fit_for(&mut self, deadline: T, place: &Place) {
         self.fit(if place.has_slot {
             let last = self.names[self.slot(deadline) as usize % SLOTS];
             let last = self.deadline_at(last.into());
             let here = match place.at {
                 0 => deadline,
-                at => self.deadline_at(at),
+                at => self.deadline_at(at.into()),
             };
             let passed = last.cycles().saturating_sub(here.cycles());
             if passed == 0 {
                 // All at once: no length would tell them apart.
                 return;
             }
-            (self.span.saturating_sub(1)).min((2 * (passed / MANY) + 1).ilog2())
+            (self.span.saturating_sub(1)).min((2 * (passed / u64::from(MANY)) + 1).ilog2())
         } else {
             (self.distance(deadline) | 1).ilog2().saturating_sub(FAR)
         });

@@ -28,7 +28,7 @@ mod insertion;
 use crate::timer_list::TimerList;
 use crate::{Deadline, TimerId};
 
-pub use insertion::{Inserted, Insertion};
+pub use insertion::{Inserted, Insertion, Stage};
 
 /// What [`TimerQueue::cancel`] found.
 #[must_use = "after `Earliest` the hardware timer is set for a timer that is gone"]

@@ -1,7 +1,7 @@
 //! Putting timers into the queue, at once or in steps.
 
 use super::{Cancelled, Entry, TimerQueue};
-use crate::timer_list::Place;
+use crate::timer_list::{Place, Sought};
 use crate::{Deadline, TimerId};
 
 /// What [`TimerQueue::insert`] did to the earliest deadline.
@@ -12,28 +12,47 @@ pub enum Inserted {
     Later,
     /// It is this timer's, the one just given.
     Earliest,
-    /// The timer had it before and was moved: ask [`TimerQueue::earliest_deadline`] whose it is now.
+    /// It was this timer's, and is a later one now ([`TimerQueue::earliest_deadline`]): the hardware timer may be set to it, or comes
+    /// once for nothing.
     Moved,
+}
+
+/// What the next step of an insertion does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// Disarms the timer, which may be armed.
+    Disarm,
+    /// Puts it in front of the list, or makes room there, if that is its place.
+    Front,
+    /// Begins to look for its place in the list.
+    LookUp,
+    /// Goes on looking.
+    Seek,
 }
 
 /// An insertion that has not come to its end ([`TimerQueue::insert_step`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Insertion {
     place: Place,
+    stage: Stage,
     /// It was armed and the earliest.
     was_first: bool,
 }
 
 impl Insertion {
     /// One that has not begun.
-    pub const NEW: Self = Self {
-        place: Place::START,
-        was_first: false,
-    };
+    #[must_use]
+    pub const fn new(stage: Stage) -> Self {
+        Self {
+            place: Place::START,
+            stage,
+            was_first: false,
+        }
+    }
 
     #[inline(always)]
     fn result(&self, inserted: Inserted) -> Inserted {
-        if self.was_first {
+        if self.was_first && inserted == Inserted::Later {
             Inserted::Moved
         } else {
             inserted
@@ -61,7 +80,7 @@ impl<T: Deadline, const N: usize> TimerQueue<T, N> {
     /// [`insert`](Self::insert) into a queue that is not empty.
     #[inline(never)]
     fn insert_among(&mut self, id: TimerId, deadline: T) -> Inserted {
-        let mut insertion = Insertion::NEW;
+        let mut insertion = Insertion::new(Stage::Disarm);
         if deadline == T::NEVER {
             self.begin_move(id, &mut insertion);
             return insertion.result(Inserted::Later);
@@ -77,7 +96,7 @@ impl<T: Deadline, const N: usize> TimerQueue<T, N> {
     #[cold]
     #[inline(never)]
     fn insert_0(&mut self, deadline: T) -> Inserted {
-        let mut insertion = Insertion::NEW;
+        let mut insertion = Insertion::new(Stage::Disarm);
         self.begin_move(TimerId::new(0), &mut insertion);
         if deadline == T::NEVER {
             return insertion.result(Inserted::Later);
@@ -124,21 +143,28 @@ impl<T: Deadline, const N: usize> TimerQueue<T, N> {
     }
 
     /// [`insert`](Self::insert) into a queue that is not empty, if the timer is not armed and its place is at hand: in
-    /// front, or next to a timer that the list's index names. Else nothing, and nothing is changed.
+    /// front where there is room, or next to a timer that the list's index names.
+    ///
+    /// # Errors
+    /// It is not: what the first of the steps does.
     #[inline(always)]
-    pub fn insert_at_hand(&mut self, id: TimerId, deadline: T) -> Option<Inserted> {
-        if self.first.is(id) || self.is_later(id) {
+    pub fn insert_at_hand(&mut self, id: TimerId, deadline: T) -> Result<Inserted, Stage> {
+        if self.is_in(id) {
             core::hint::cold_path();
-            return None;
+            return Err(Stage::Disarm);
         }
         if deadline < self.list.earliest() {
-            self.nr_others += 1;
-            return Some(self.put_in_front(Entry::new(id, deadline)));
+            if !self.next[2].is_vacant() {
+                core::hint::cold_path();
+                return Err(Stage::Front);
+            }
+            return Ok(self.insert_in_front(id, deadline));
         }
-        self.list.insert_near(id, deadline).then(|| {
-            self.nr_others += 1;
-            Inserted::Later
-        })
+        if !self.list.insert_near(id, deadline) {
+            return Err(Stage::LookUp);
+        }
+        self.nr_others += 1;
+        Ok(Inserted::Later)
     }
 
     /// One step of [`insert`](Self::insert) of any timer but timer 0, with any deadline but [`NEVER`](Deadline::NEVER); gives its
@@ -153,108 +179,120 @@ impl<T: Deadline, const N: usize> TimerQueue<T, N> {
     ) -> Option<Inserted> {
         debug_assert!(id.raw() != 0, "timer 0 needs no steps");
         debug_assert!(deadline != T::NEVER, "never is no deadline");
-        if self.list.is_to_begin(&insertion.place) {
-            if self.is_first(id) || self.is_later(id) {
+        match insertion.stage {
+            Stage::Disarm => {
                 core::hint::cold_path();
-                insertion.was_first |= self.cancel(id) == Cancelled::Earliest;
-            } else {
-                self.list.look_up(deadline, &mut insertion.place);
+                self.begin_move(id, insertion);
+                None
             }
-            return None;
+            Stage::Front => {
+                let inserted = self.front_step(id, deadline, insertion)?;
+                Some(insertion.result(inserted))
+            }
+            Stage::LookUp => {
+                if self.list.look_up(deadline, &mut insertion.place) {
+                    insertion.stage = Stage::Seek;
+                }
+                None
+            }
+            Stage::Seek => {
+                match self.list.seek(deadline, &mut insertion.place) {
+                    Sought::NotYet => return None,
+                    Sought::Gone => insertion.stage = Stage::LookUp,
+                    // Somebody else has armed it meanwhile.
+                    Sought::Here if self.is_in(id) => insertion.stage = Stage::Disarm,
+                    // It is before all in the list: those in front have gone.
+                    Sought::Here
+                        if insertion.place.is_start() && deadline < self.next[2].deadline =>
+                    {
+                        insertion.stage = Stage::Front;
+                    }
+                    Sought::Here => {
+                        self.nr_others += 1;
+                        self.list.insert(id, deadline, &insertion.place);
+                        return Some(insertion.result(Inserted::Later));
+                    }
+                }
+                core::hint::cold_path();
+                None
+            }
         }
-        if !self.list.seek(deadline, &mut insertion.place) {
+    }
+
+    #[inline(always)]
+    fn front_step(
+        &mut self,
+        id: TimerId,
+        deadline: T,
+        insertion: &mut Insertion,
+    ) -> Option<Inserted> {
+        if !self.is_for_front(deadline) {
+            insertion.stage = Stage::LookUp;
             return None;
         }
         if self.is_empty() {
             core::hint::cold_path();
             self.first = Entry::new(id, deadline);
-            return Some(insertion.result(Inserted::Earliest));
+            return Some(Inserted::Earliest);
         }
-        if self.first.is(id) || self.is_later(id) {
-            // Somebody else has armed it meanwhile.
-            core::hint::cold_path();
-            insertion.place = Place::START;
+        let last = self.next[2];
+        if !last.is_vacant() {
+            self.list.insert_first(last.id(), last.deadline);
+            self.next[2] = Entry::VACANT;
             return None;
         }
-        if deadline < self.list.earliest() {
-            let last = self.next[2];
-            if last.is_vacant() {
-                self.nr_others += 1;
-                let entry = Entry::new(id, deadline);
-                return Some(insertion.result(self.put_where_room_is(entry)));
-            }
+        if self.is_in(id) {
             core::hint::cold_path();
-            if deadline < last.deadline {
-                // Room is made first. What a search has found is not where it was then.
-                self.list.insert_first(last.id(), last.deadline);
-                self.next[2] = Entry::VACANT;
-                insertion.place = Place::START;
-                return None;
-            }
-            self.nr_others += 1;
-            self.list.insert_first(id, deadline);
-            return Some(insertion.result(Inserted::Later));
+            insertion.stage = Stage::Disarm;
+            return None;
         }
-        self.nr_others += 1;
-        self.list.insert(id, deadline, &insertion.place);
-        Some(insertion.result(Inserted::Later))
+        Some(self.insert_in_front(id, deadline))
     }
 
     /// The first step of arming an armed timer.
     #[cold]
     #[inline(never)]
     fn begin_move(&mut self, id: TimerId, insertion: &mut Insertion) {
+        insertion.stage = Stage::Front;
         insertion.was_first |= self.cancel(id) == Cancelled::Earliest;
     }
 
-    /// Whether a timer other than timer 0 is armed and not the earliest.
+    /// Whether a timer other than timer 0 is armed, in a queue that is not empty.
     #[inline(always)]
-    fn is_later(&self, id: TimerId) -> bool {
+    fn is_in(&self, id: TimerId) -> bool {
         let [a, b, c] = self.next;
-        a.is(id) || b.is(id) || c.is(id) || self.list.contains(id)
+        self.first.is(id) || a.is(id) || b.is(id) || c.is(id) || self.list.contains(id)
     }
 
-    /// Puts a timer among those in front, before all in the list.
+    /// Whether a deadline is before all in the list and the last one in front, so that it is not the list's.
     #[inline(always)]
-    fn put_in_front(&mut self, entry: Entry<T>) -> Inserted {
-        let last = self.next[2];
-        if !last.is_vacant() {
-            core::hint::cold_path();
-            if entry.deadline >= last.deadline {
-                self.list.insert_first(entry.id(), entry.deadline);
-                return Inserted::Later;
-            }
-            self.list.insert_first(last.id(), last.deadline);
-        }
-        self.put_where_room_is(entry)
+    fn is_for_front(&self, deadline: T) -> bool {
+        deadline < self.list.earliest() && deadline < self.next[2].deadline
     }
 
-    /// The same where the last place in front is free, or what stood there is in the list by now.
+    /// Puts a timer in that is before all in the list, where there is room in front.
     #[inline(always)]
-    fn put_where_room_is(&mut self, entry: Entry<T>) -> Inserted {
+    fn insert_in_front(&mut self, id: TimerId, deadline: T) -> Inserted {
         let [a, b, _] = self.next;
-        let deadline = entry.deadline;
-        if deadline >= b.deadline {
-            self.next[2] = entry;
-            return Inserted::Later;
+        self.nr_others += 1;
+        let entry = Entry::new(id, deadline);
+        if deadline < self.first.deadline {
+            let first = core::mem::replace(&mut self.first, entry);
+            if first.is(TimerId::new(0)) {
+                core::hint::cold_path();
+                self.timer_0 = first.deadline;
+            } else {
+                self.next = [first, a, b];
+            }
+            return Inserted::Earliest;
         }
-        self.next[2] = b;
-        if deadline >= a.deadline {
-            self.next[1] = entry;
-            return Inserted::Later;
-        }
-        self.next[1] = a;
-        if deadline >= self.first.deadline {
-            self.next[0] = entry;
-            return Inserted::Later;
-        }
-        self.next[0] = self.first;
-        if self.first.is(TimerId::new(0)) {
-            core::hint::cold_path();
-            self.timer_0 = self.first.deadline;
-            self.next = [a, b, Entry::VACANT];
-        }
-        self.first = entry;
-        Inserted::Earliest
+        self.next = if deadline < a.deadline {
+            [entry, a, b]
+        } else if deadline < b.deadline {
+            [a, entry, b]
+        } else {
+            [a, b, entry]
+        };
+        Inserted::Later
     }
 }

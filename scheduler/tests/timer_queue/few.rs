@@ -1,7 +1,7 @@
 //! `FewTimers`: the same model.
 
 use proptest::prelude::*;
-use takt_scheduler::{FewTimers, Insertion};
+use takt_scheduler::{FewTimers, Insertion, Stage};
 
 use super::model::{Model, tid};
 use super::{Op, ops};
@@ -15,7 +15,7 @@ fn run(ops: &[Op]) {
                 assert_eq!(queue.insert(tid(id), deadline), model.insert(id, deadline));
             }
             Op::Begin(id, deadline) => {
-                let mut insertion = Insertion::NEW;
+                let mut insertion = Insertion::new(Stage::Disarm);
                 let inserted = queue.insert_step(tid(id), deadline, &mut insertion);
                 assert_eq!(inserted, Some(model.insert(id, deadline)));
             }

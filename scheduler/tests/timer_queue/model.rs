@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use takt_scheduler::{Cancelled, Inserted, Insertion, TimerId, TimerQueue};
+use takt_scheduler::{Cancelled, Inserted, Insertion, Stage, TimerId, TimerQueue};
 
 pub(crate) fn tid(raw: u16) -> TimerId {
     TimerId::new(raw)
@@ -57,10 +57,10 @@ impl Model {
                 self.front = Some(id);
             }
         }
-        if was_front {
-            Inserted::Moved
-        } else if self.front == Some(id) {
+        if self.front == Some(id) {
             Inserted::Earliest
+        } else if was_front {
+            Inserted::Moved
         } else {
             Inserted::Later
         }
@@ -135,7 +135,7 @@ impl Begun {
         Self {
             id,
             deadline,
-            insertion: Insertion::NEW,
+            insertion: Insertion::new(Stage::Disarm),
             is_new: true,
             was_earliest: false,
         }
@@ -157,7 +157,9 @@ impl Begun {
         let may_be_at_hand = self.is_new && !queue.is_empty();
         self.is_new = false;
         let done = if may_be_at_hand {
-            queue.insert_at_hand(tid(self.id), self.deadline)
+            let at_hand = queue.insert_at_hand(tid(self.id), self.deadline);
+            self.insertion = Insertion::new(at_hand.err().unwrap_or(Stage::Disarm));
+            at_hand.ok()
         } else {
             queue.insert_step(tid(self.id), self.deadline, &mut self.insertion)
         };
@@ -166,7 +168,7 @@ impl Begun {
             assert_eq!(done, None);
         } else if let Some(found) = done {
             let expected = match model.insert(self.id, self.deadline) {
-                _ if self.was_earliest => Inserted::Moved,
+                Inserted::Later if self.was_earliest => Inserted::Moved,
                 expected => expected,
             };
             assert_eq!(found, expected);

@@ -1,15 +1,15 @@
 //! Insertions in steps: that they end, soon, whatever comes between.
 
-use takt_scheduler::{Insertion, TimerId, TimerQueue};
+use takt_scheduler::{Insertion, Stage, TimerId, TimerQueue};
 
 use super::model::{Begun, Model, check, tid};
 
 /// Steps that an insertion takes: none further if its place is at hand.
 fn steps_of<const N: usize>(queue: &mut TimerQueue<u64, N>, id: TimerId, deadline: u64) -> usize {
-    if queue.insert_at_hand(id, deadline).is_some() {
+    let Err(stage) = queue.insert_at_hand(id, deadline) else {
         return 0;
-    }
-    let mut insertion = Insertion::NEW;
+    };
+    let mut insertion = Insertion::new(stage);
     let steps = (1..).find(|_| queue.insert_step(id, deadline, &mut insertion).is_some());
     steps.expect("an insertion comes to its end")
 }
@@ -182,7 +182,7 @@ fn a_search_that_is_thrown_back_is_short() {
     let deadline = 19_995;
     for stop in 1..steps_to(&mut queue, deadline) {
         let mut queue = queue.clone();
-        let mut insertion = Insertion::NEW;
+        let mut insertion = Insertion::new(Stage::Disarm);
         for _ in 0..stop {
             assert_eq!(queue.insert_step(tid(2047), deadline, &mut insertion), None);
         }
