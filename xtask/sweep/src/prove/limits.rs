@@ -7,8 +7,7 @@ const SECTION: u64 = 100;
 /// One with preemption off.
 const GUARDED: u64 = 300;
 
-/// Sections that take longer on ways that no sweep has met: most end in a switch to a thread that was preempted with all of its
-/// registers, or arm a timer that is armed already.
+/// Sections that take longer on ways that no sweep has met: most keep account of the priorities that a mutex lends.
 const LONGER: [(&str, u64); 13] = [
     ("semaphore::begin_take", 162),
     ("RawMutex>::begin_wait", 150),
