@@ -15,6 +15,7 @@ use defmt_parser::{DisplayHint, Fragment, ParserMode, Type, parse};
 use object::{Object, ObjectSection, ObjectSymbol};
 use serde::Deserialize;
 use takt_abi::MAX_LOG;
+use takt_base::term;
 
 use super::Line;
 use crate::Elf;
@@ -24,12 +25,17 @@ use crate::tasks::Task;
 const FORMAT: &str = "task {=u8} {=[u8]}";
 
 /// What is shown of one frame, about so many bytes: texts and values, each as often as it is shown. What has more makes no sense: a
-/// frame has [`MAX_LOG`] bytes.
+/// frame has [`MAX_LOG`] bytes. No string is longer, so each is gone through as quickly.
 const MAX_TEXT: usize = 32 << 10;
 /// Largest number of a parameter, which is its place or how many elements it has.
 const MAX_NUMBER: usize = 4096;
 /// Widest number: 128 binary digits behind `0b`.
 const MAX_WIDTH: usize = 130;
+
+/// What the macro for flags makes of their name: a number that is shown as names of flags. A hint is that of all values within the
+/// one that it stands at, so it stands at a number.
+const FLAGS_HINT: &str = "__internal_bitflags_";
+const FLAGS_TYPES: [&str; 5] = ["u8", "u16", "u32", "u64", "u128"];
 
 /// Strings that decoding does not look up by their numbers.
 const TIMESTAMP: &str = "defmt_timestamp";
@@ -128,19 +134,36 @@ pub fn check(elf: &[u8]) -> Result<()> {
 fn check_symbols(symbols: Vec<(u64, Symbol)>) -> Result<()> {
     let mut known = BTreeMap::new();
     for (number, symbol) in symbols {
-        let text = || format!("its log has the string {:?}", symbol.data);
+        let text = || format!("its log has the string {:?}", shortened(&symbol.data));
+        ensure!(
+            symbol.data.len() <= MAX_TEXT,
+            "{}, which has more than {MAX_TEXT} bytes",
+            text()
+        );
         if !matches!(&*symbol.tag, "defmt_str" | FLAG) {
             check_format(&symbol.data).with_context(text)?;
         }
         match known.entry(number) {
             Entry::Vacant(it) => drop(it.insert(symbol.data)),
-            Entry::Occupied(it) => bail!("{}, and {:?} has its address", text(), it.get()),
+            Entry::Occupied(it) => {
+                bail!("{}, and {:?} has its address", text(), shortened(it.get()))
+            }
         }
     }
     Ok(())
 }
 
-/// Looks at the numbers in a format, for which the decoder would make room.
+/// The beginning of a string, where it is quoted.
+fn shortened(text: &str) -> String {
+    const MAX: usize = 100;
+    match text.char_indices().nth(MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Looks at the numbers in a format, for which the decoder would make room, and at its parameters: what the parser takes for one
+/// ends where it does here.
 fn check_format(format: &str) -> Result<()> {
     let numbers = |text: &str| -> Vec<usize> {
         let digits = text.split(|it: char| !it.is_ascii_digit());
@@ -156,11 +179,24 @@ fn check_format(format: &str) -> Result<()> {
         }
         let parameter = rest.split('}').next().unwrap_or_default();
         rest = &rest[parameter.len()..];
+        let quoted = || format!("`{{{}}}`", term::in_line(&shortened(parameter)));
+        ensure!(
+            !parameter.contains('{'),
+            "{} has a parameter within it",
+            quoted()
+        );
         let (value, hint) = parameter.split_once(':').unwrap_or((parameter, ""));
+        let ty = value.split_once('=').map_or("", |(_, it)| it);
+        ensure!(
+            !hint.contains(FLAGS_HINT) || FLAGS_TYPES.contains(&ty),
+            "{} shows flags of what is no number",
+            quoted()
+        );
         for number in numbers(value) {
             ensure!(
                 number <= MAX_NUMBER,
-                "`{{{parameter}}}` has a number above {MAX_NUMBER}"
+                "{} has a number above {MAX_NUMBER}",
+                quoted()
             );
         }
         // What begins otherwise has no width.
@@ -168,7 +204,8 @@ fn check_format(format: &str) -> Result<()> {
         if hint.starts_with('0') {
             ensure!(
                 numbers(hint)[0] <= MAX_WIDTH,
-                "`{{{parameter}}}` is wider than {MAX_WIDTH}"
+                "{} is wider than {MAX_WIDTH}",
+                quoted()
             );
         }
     }
@@ -290,7 +327,8 @@ impl<'f> Walk<'f> {
     /// The text of the number that comes.
     fn tag(&mut self) -> Option<&'f str> {
         let number = self.number(2)? as u64;
-        self.texts.by_number.get(&number).map(|it| &**it)
+        let text = self.texts.by_number.get(&number)?;
+        (text.len() <= MAX_TEXT).then_some(text)
     }
 
     /// The values of a format: one of each index, of bit fields that which has them all.
@@ -421,6 +459,7 @@ mod tests {
         for fine in [
             "a {{99999999}} {=u128:#0130b} {1=[u8; 4096]:x} {=0..128}",
             "{=u64:iso8601ms} {=u8:__internal_bitflags_A@b@123456789123@c}",
+            "{{{=u8}}} {{{{{0=u16:x}",
             "not closed {",
         ] {
             assert!(check_format(fine).is_ok(), "{fine}");
@@ -432,9 +471,18 @@ mod tests {
             "{=u8:0131x}",
             "{=u8:#04000000000000x}",
             "{{{=u8:065535b}",
+            // What the parser does not know as a hint ends at a brace.
+            "{=u8:{4000000000000=u8}",
+            "{=u8:x{=u8}",
+            // A hint is inherited, and shown at each value.
+            "{=[?]:__internal_bitflags_A@b@1@c}",
+            "{=?:#08__internal_bitflags_A@b@1@c}",
+            "{=[u8; 9]:__internal_bitflags_A@b@1@c}",
+            "{:__internal_bitflags_A@b@1@c}",
         ] {
             let error = format!("{:#}", check_format(bad).unwrap_err());
-            assert!(error.contains("4096") || error.contains("130"), "{error}");
+            let reasons = ["4096", "130", "within it", "no number"];
+            assert!(reasons.iter().any(|it| error.contains(it)), "{error}");
             // And nothing of it is decoded.
             assert_eq!(walk(&texts(&[(1, bad)]), &[1, 0, 0, 0]), None, "{bad}");
         }
@@ -457,6 +505,13 @@ mod tests {
         ]))
         .unwrap();
         check_symbols(symbols(&[(2, "defmt_info", "{9999=u8}")])).unwrap_err();
+        // Variants by whose number alone who reads them has much to do.
+        for (tag, len) in [("defmt_derived", MAX_TEXT), ("defmt_str", MAX_TEXT)] {
+            let check = |nr| check_symbols(symbols(&[(2, tag, &"|".repeat(nr))]));
+            check(len).unwrap();
+            let error = check(len + 1).unwrap_err().to_string();
+            assert!(error.len() < 200 && error.contains("32768"), "{error}");
+        }
         for tag in ["defmt_info", "mine", TIMESTAMP, FLAG] {
             let two = [info, (1, tag, "x")];
             check_symbols(symbols(&two)).unwrap_err();
@@ -480,5 +535,9 @@ mod tests {
         let long = "x".repeat(MAX_TEXT);
         let long = texts(&[(1, "{=istr}"), (2, &long)]);
         assert_eq!(walk(&long, &[1, 2]), None);
+        // More variants than two bytes tell apart: of these the decoder reads four.
+        let variants = |nr| texts(&[(1, "{=?}"), (2, &"|".repeat(nr))]);
+        assert_eq!(walk(&variants(MAX_TEXT), &[1, 2, 3]), Some(()));
+        assert_eq!(walk(&variants(0x1_0000), &[1, 2, 3, 0]), None);
     }
 }
