@@ -34,6 +34,9 @@ pub fn main() -> ExitCode {
 /// The same of a program that carries out some command only.
 #[must_use]
 pub fn main_of(carry_out: impl FnOnce(Cli) -> Result<ExitCode>) -> ExitCode {
+    if let Some(code) = takt_guest::apart::offer() {
+        return code;
+    }
     let cli = match takt_cli::parse() {
         Ok(cli) => cli,
         Err(code) => return code,

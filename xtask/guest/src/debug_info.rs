@@ -17,7 +17,9 @@ const MAX_STRING: usize = 64 << 10;
 
 /// What each takes in memory, in bytes.
 mod bytes {
-    pub(super) const UNIT: usize = 1024;
+    /// A unit, and each of its ranges: whoever looks for an address goes through all that it lies in.
+    pub(super) const UNIT: usize = 4096;
+    pub(super) const RANGE_OF_UNIT: usize = 1024;
     pub(super) const ABBREVIATION: usize = 200;
     pub(super) const ENTRY: usize = 100;
     pub(super) const ATTRIBUTE: usize = 16;
@@ -189,7 +191,7 @@ impl<R: Reader<Offset = usize>> Walk<'_, R> {
                 let attribute = entries.read_attribute(*attribute)?;
                 let value = attribute.value();
                 match (kind.tag(), attribute.name()) {
-                    (_, gimli::DW_AT_ranges) => self.ranges(unit, value)?,
+                    (_, gimli::DW_AT_ranges) => self.ranges(unit, value, depth == 0)?,
                     (gimli::DW_TAG_namespace, gimli::DW_AT_name) => {
                         longest = self.name(unit, value)?.max(longest);
                     }
@@ -215,14 +217,22 @@ impl<R: Reader<Offset = usize>> Walk<'_, R> {
         Ok(())
     }
 
-    fn ranges(&mut self, unit: &Unit<R>, value: AttributeValue<R>) -> Result<()> {
+    fn ranges(
+        &mut self,
+        unit: &Unit<R>,
+        value: AttributeValue<R>,
+        is_units: bool,
+    ) -> Result<()> {
         let Some(offset) = self.dwarf.attr_ranges_offset(unit, value)? else {
             bail!("ranges that are nowhere");
         };
         // Those that are none count as well: they are gone through each time.
         let mut ranges = self.dwarf.raw_ranges(unit, offset)?;
         while ranges.next()?.is_some() {
-            self.takes(bytes::RANGE)?;
+            self.takes(match is_units {
+                true => bytes::RANGE_OF_UNIT,
+                false => bytes::RANGE,
+            })?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! | [`elf`] | an image's ELF file |
 //! | [`symbolize`], [`signature`] | what its debug information says of functions |
 //! | [`events`], [`tasks`] | the trace events and the protected tasks of an image |
+//! | [`apart`] | whether the files of tasks can be read |
 //! | [`ram`] | the guest's RAM as a file |
 //! | [`percpu`], [`names`], [`stacks`] | CPUs, threads and stacks in it |
 //! | [`rtt`], [`rings`] | the log and the trace in it that were not sent yet |
@@ -17,6 +18,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub mod apart;
 mod debug_info;
 pub mod disassembly;
 pub mod elf;

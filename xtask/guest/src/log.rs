@@ -10,7 +10,7 @@ use crate::Elf;
 use crate::tasks::Names;
 use takt_base::term;
 
-pub(crate) use task::Formats;
+pub(crate) use task::{Formats, read_texts};
 pub use task::check;
 
 /// Longest line as it is sent, in bytes: the decoder's stack grows with the length of a line, and a

@@ -5,10 +5,14 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use gimli::ReaderOffset;
 use object::{Object, ObjectSection};
 
 use crate::Elf;
 use crate::elf::{Owned, Slice};
+
+/// Longest name of a function that is shown, mangled.
+const MAX_NAME: u64 = 64 << 10;
 
 /// The functions of an image by address.
 #[derive(Debug)]
@@ -146,6 +150,15 @@ impl<R: gimli::Reader> Symbolizer<R> {
         line_that_matters(&self.frames(address)?, tools)
     }
 
+    /// Reads all that look-ups read when it is first needed.
+    fn read(&self) -> anyhow::Result<()> {
+        if let Some(lines) = &self.lines {
+            lines.parse_lines()?;
+            lines.parse_inlined_functions()?;
+        }
+        Ok(())
+    }
+
     fn frames(&self, address: u64) -> Option<Vec<String>> {
         let mut frames = self
             .lines
@@ -155,10 +168,9 @@ impl<R: gimli::Reader> Symbolizer<R> {
             .ok()?;
         let mut found = Vec::new();
         while let Some(frame) = frames.next().ok()? {
-            let name = frame
-                .function
-                .as_ref()
-                .and_then(|function| function.demangle().ok());
+            let function = frame.function.as_ref();
+            let function = function.filter(|it| it.name.len().into_u64() <= MAX_NAME);
+            let name = function.and_then(|function| function.demangle().ok());
             let name = name.unwrap_or(Cow::Borrowed("?"));
             found.push(match frame.location {
                 Some(place) => format!("{name} ({})", place_text(&place)),
@@ -313,6 +325,15 @@ fn place_text(place: &addr2line::Location<'_>) -> String {
 fn shorten(file: &str) -> &str {
     let shown = takt_base::paths::shown_source(file);
     shown.find("/library/").map_or(shown, |at| &shown[at + 1..])
+}
+
+/// Reads what look-ups in an image would read of its debug information.
+///
+/// # Errors
+///
+/// If that makes no sense.
+pub(crate) fn read_lines(elf: &Elf) -> anyhow::Result<()> {
+    Symbolizer::of(elf, dwarf_of(&elf.data)).read()
 }
 
 /// The address that a line begins with.

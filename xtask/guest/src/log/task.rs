@@ -6,7 +6,6 @@
 //! gone through here, with limits. Formats beyond them are refused when a task is packed, too ([`check`]).
 
 use std::collections::btree_map::{BTreeMap, Entry};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -19,6 +18,7 @@ use takt_base::term;
 
 use super::Line;
 use crate::Elf;
+use crate::apart::quietly;
 use crate::tasks::Task;
 
 /// The kernel's frame: `takt_kernel::task::log` has it.
@@ -120,6 +120,11 @@ impl Texts {
         }
         texts
     }
+}
+
+/// Reads the strings, as for a log, and keeps nothing.
+pub(crate) fn read_texts(elf: &[u8]) {
+    drop(Texts::of(symbols(elf)));
 }
 
 /// Looks whether a task's ELF file has only strings that can be shown.
@@ -233,17 +238,18 @@ struct Read {
 impl Formats {
     fn of(&self, task: &Task) -> Option<&Read> {
         let read = || {
-            let elf = &task.elf;
-            let table = Table::parse(&elf.data).ok()??;
+            let known = task.known()?;
+            let file = &*known.elf.data;
+            let table = Table::parse(file).ok()??;
             // Without debug information there are no places.
-            let locations = (task.has_lines()).then(|| table.get_locations(&elf.data).ok());
+            let locations = (known.has_lines).then(|| table.get_locations(file).ok());
             Some(Read {
                 locations: locations.flatten().unwrap_or_default(),
-                texts: Texts::of(symbols(&elf.data)),
+                texts: Texts::of(symbols(file)),
                 table,
             })
         };
-        let read = || catch_unwind(AssertUnwindSafe(read)).ok()?;
+        let read = || quietly(read)?;
         self.0.get_or_init(read).as_ref()
     }
 
@@ -281,7 +287,7 @@ impl Read {
             let (frame, _) = self.table.decode(bytes).ok()?;
             Some(super::line(&frame, &self.locations))
         };
-        catch_unwind(AssertUnwindSafe(line)).ok()?
+        quietly(line)?
     }
 }
 

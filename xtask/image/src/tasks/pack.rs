@@ -10,6 +10,7 @@ use object::elf::{FileHeader64, PF_W, PF_X, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSymbol};
 use takt_abi::{OWN, REGION};
+use takt_guest::apart;
 
 use super::build::base;
 use super::manifest::{Dma, Manifest, Mapped, Right, SemaphoreRight, Source, Task};
@@ -66,6 +67,7 @@ impl Program {
     pub(super) fn read(path: &Path) -> Result<Self> {
         let file = takt_base::input::read(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
+        apart::check(&file)?;
         let header = FileHeader64::<Endianness>::parse(&*file)?;
         let endian = header.endian()?;
         let mut program = Self {
