@@ -193,6 +193,7 @@ pub(super) fn that_log_are_read(stage: &Stage) -> Result<()> {
         .says("INFO  talker: x = 7  (tests/tasks/src/talker.rs:")?
         .says("WARN  talker: text [1, 2, ff] Some((1, -2))  (tests/tasks/src/talker.rs:")?
         .says("ERROR talker: a slice [1, 2, 3]  (tests/tasks/src/talker.rs:")?
+        .says("INFO  talker: doors: OPEN | WATCHED  (tests/tasks/src/talker.rs:")?
         .says("INFO  talker: in between")?
         .says("INFO  talker: in words")?
         .says("test talk::rubbish_is_taken ... ok")?;

@@ -48,6 +48,15 @@ event! {
     print "number={number} text={text}";
 }
 
+defmt::bitflags! {
+    /// Shown by the names of what is set.
+    struct Doors: u16 {
+        const OPEN = 1;
+        const LOCKED = 2;
+        const WATCHED = 1 << 9;
+    }
+}
+
 /// What logs while it is logged.
 struct Interrupts;
 
@@ -88,6 +97,7 @@ fn says() {
         Some((1u8, -2i64))
     );
     defmt::error!("a slice {}", [1u16, 2, 3].as_slice());
+    defmt::info!("doors: {}", Doors::OPEN | Doors::WATCHED);
     defmt::info!("{}", Interrupts);
     defmt::info!("{=[u8]}", [0; MAX_LOG]);
     defmt::debug!("not compiled in");

@@ -122,12 +122,12 @@ pub(crate) fn look(file: &[u8]) -> Result<Readable> {
     }
     let mut said = said.lines();
     if said.next() != Some(SYMBOLS) {
-        bail!("{}", limits("its symbols"));
+        bail!("{}", limits());
     }
     Ok(match said.next() {
         Some(LINES) => Readable::All,
         Some(reason) => Readable::Symbols(reason.to_owned()),
-        None => Readable::Symbols(limits("it")),
+        None => Readable::Symbols(limits()),
     })
 }
 
@@ -140,9 +140,9 @@ pub fn check(file: &[u8]) -> Result<()> {
     look(file).map(drop)
 }
 
-fn limits(what: &str) -> String {
+fn limits() -> String {
     format!(
-        "{what} makes no sense, or reading it takes more than {SECONDS} s or {} MiB",
+        "it makes no sense, or reading it takes more than {SECONDS} s or {} MiB",
         MEMORY >> 20
     )
 }

@@ -4,13 +4,14 @@
 use anyhow::{Context, Result};
 use defmt_decoder::Table;
 use object::Endianness;
-use object::elf::{FileHeader64, SHT_SYMTAB, Sym64};
+use object::elf::{FileHeader64, SHT_SYMTAB, SectionHeader64, Sym64};
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 
 /// The section of the strings.
 const SECTION: &[u8] = b".defmt";
 
-/// Makes the symbols of the strings their numbers: takes off where the section begins.
+/// Makes the symbols of the strings their numbers: takes off where the section begins, which then begins at 0, where the values of flags
+/// are found.
 ///
 /// # Errors
 ///
@@ -18,7 +19,7 @@ const SECTION: &[u8] = b".defmt";
 pub(super) fn number(file: &mut [u8]) -> Result<()> {
     let values = values(file)?;
     for (at, value) in values {
-        let place = file.get_mut(at..at + 8).context("a symbol that is cut")?;
+        let place = file.get_mut(at..at + 8).context("a symbol or a section that is cut")?;
         place.copy_from_slice(&value.to_le_bytes());
     }
     // As who reads its log does.
@@ -26,7 +27,7 @@ pub(super) fn number(file: &mut [u8]) -> Result<()> {
     takt_guest::log::check(file)
 }
 
-/// Where the values of these symbols stand in the file, and what they are to be.
+/// Where the values of these symbols, and the section's address, stand in the file, and what they are to be.
 fn values(file: &[u8]) -> Result<Vec<(usize, u64)>> {
     let header = FileHeader64::<Endianness>::parse(file)?;
     let endian = header.endian()?;
@@ -47,5 +48,10 @@ fn values(file: &[u8]) -> Result<Vec<(usize, u64)>> {
             + core::mem::offset_of!(Sym64<Endianness>, st_value);
         is_string.then_some((at, value))
     };
-    Ok(symbols.iter().enumerate().filter_map(of_string).collect())
+    let headers = header.e_shoff(endian) as usize;
+    let section = headers
+        + strings.0 * size_of_val(section)
+        + core::mem::offset_of!(SectionHeader64<Endianness>, sh_addr);
+    let symbols = symbols.iter().enumerate().filter_map(of_string);
+    Ok(symbols.chain([(section, 0)]).collect())
 }
