@@ -192,10 +192,11 @@ impl<'t> Format<'t> {
         let named = before
             .strip_suffix('=')
             .and_then(|text| {
-                text.rsplit(|c: char| !(c.is_alphanumeric() || c == '_'))
+                text.rsplit(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
                     .next()
             })
-            .filter(|name| name.ends_with(what) && !self.is_taken(name, content));
+            .filter(|name| name.ends_with(what) && !name.starts_with(|c: char| c.is_ascii_digit()))
+            .filter(|name| !self.is_taken(name, content));
         let fallback = format!("{of}_{what}");
         self.add(content, named.unwrap_or(&fallback), "");
     }

@@ -227,3 +227,16 @@ fn names_of_fields_are_taken_once() {
          REC->current_comm, REC->current_pid, REC->tid_comm_pid\n"
     );
 }
+
+#[test]
+fn a_name_in_the_print_template_is_a_fields_if_it_is_one_of_c() {
+    let class = "class c\nlayout wide\nfield a 32 u\nfield b 32 u\nfield d 32 u\n\
+                 print \u{e9}comm={a:comm} 9comm={b:comm} its_comm={d:comm}\n";
+    let table = EventTable::parse(&entry(5, "a:b", class)).unwrap();
+    let format = Format::new(table.get(5).unwrap());
+    let fields = format.fields.iter().map(|field| field.name.as_str());
+    assert_eq!(
+        fields.collect::<Vec<_>>(),
+        ["comm", "b_comm", "its_comm", "a", "b", "d"]
+    );
+}

@@ -78,19 +78,34 @@ pub(super) fn text<'f>(formats: impl Iterator<Item = &'f Format<'f>>) -> String 
             event.id,
             quoted(&event.name)
         ));
+        let mut names: Vec<_> = format
+            .fields
+            .iter()
+            .map(|it| format!("_{}", it.name))
+            .collect();
+        // A name of no other member: a field may be called as what is added to another one.
+        let mut free = |mut name: String| {
+            while names.contains(&name) {
+                name.push('_');
+            }
+            names.push(name.clone());
+            name
+        };
         for field in &format.fields {
             let name = &field.name;
             let len = match field.element_size() {
                 None => String::new(),
                 Some(_) if is_counted(field) => {
-                    out.push_str(&format!("\t\tuint32_t __{name}_length;\n"));
-                    format!("[__{name}_length]")
+                    let length = free(format!("__{name}_length"));
+                    out.push_str(&format!("\t\tuint32_t {length};\n"));
+                    format!("[{length}]")
                 }
                 Some(size) => format!("[{}]", field.size / size),
             };
             out.push_str(&format!("\t\t{} _{name}{len};\n", field_type(field)));
             if field.ty().is_some_and(FieldType::is_place) {
-                out.push_str(&format!("\t\tstring _{name}_symbol{len};\n"));
+                let symbol = free(format!("_{name}_symbol"));
+                out.push_str(&format!("\t\tstring {symbol}{len};\n"));
             }
         }
         out.push_str("\t};\n};\n");
@@ -134,4 +149,35 @@ fn field_type(field: &Field<'_>) -> String {
 /// The inside of a string.
 fn quoted(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::test_events::events;
+
+    use super::*;
+
+    #[test]
+    fn members_have_names_of_their_own() {
+        let event = "event a:b\nclass c\nlayout wide\nfield x 32 sym\nfield x_symbol 32 u\nfield _y_length 32 u\n\
+                     field y [32] u\nprint {x}\n";
+        let table = events(&[(1, event)]);
+        let formats: Vec<_> = table.iter().map(Format::new).collect();
+        let text = text(formats.iter());
+        let (_, fields) = text.split_once("fields := struct {").unwrap();
+        let names = fields
+            .lines()
+            .filter_map(|it| it.strip_suffix(';')?.rsplit(' ').next());
+        assert_eq!(
+            names.filter(|it| it.starts_with('_')).collect::<Vec<_>>(),
+            [
+                "_x",
+                "_x_symbol_",
+                "_x_symbol",
+                "__y_length",
+                "__y_length_",
+                "_y[__y_length_]"
+            ]
+        );
+    }
 }

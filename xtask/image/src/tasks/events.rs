@@ -6,6 +6,7 @@ use std::fmt::Write;
 use anyhow::{Context, Result, bail, ensure};
 use object::{Object, ObjectSection, ObjectSymbol};
 use takt_base::term;
+use takt_decode::ftrace::Format;
 use takt_decode::{EventDef, EventTable, FieldType};
 use takt_tracer::wire::MAX_BYTES;
 
@@ -30,9 +31,21 @@ const SYSTEMS: [&str; 11] = [
     "timerlat",
     "tracer",
 ];
+/// Files of tracefs beside those of systems and events, and what it writes of itself.
+const FILES: [&str; 5] = [
+    "enable",
+    "filter",
+    "header_event",
+    "header_page",
+    "tracing_mark_write",
+];
 /// Longest name, and longest description of an event, in bytes.
 const MAX_NAME: usize = 64;
 const MAX_TEXT: usize = 16 << 10;
+/// Longest record in ftrace's view, in bytes: a page of trace.dat has 4096, with heads of its own and the record's.
+const MAX_RECORD: usize = 4000;
+/// So many bytes a byte of a text is there, at most: what is no UTF-8 is replaced.
+const REPLACED: usize = 3;
 
 /// The events of a task.
 #[derive(Default)]
@@ -76,7 +89,7 @@ impl Events {
                 Some(place) => *place = text.replacen("\nclass ", &format!("\nclass {CLASS}"), 1),
                 None if text.starts_with(CLOCK) => {}
                 None => bail!(
-                    "a task's events have layout `wide`: {}",
+                    "a task's events have layout `wide`: {:?}",
                     text.lines().next().unwrap_or_default()
                 ),
             }
@@ -141,6 +154,12 @@ impl Event {
             def.class
         );
         check_names(def)?;
+        let size = Format::new(def).size + REPLACED * MAX_BYTES;
+        ensure!(
+            size <= MAX_RECORD,
+            "a record of the event `{}` has up to {size} bytes for other tools, which have room for {MAX_RECORD}",
+            def.name
+        );
         Ok(Self {
             def: def.clone(),
             text,
@@ -161,6 +180,12 @@ fn check_names(event: &EventDef) -> Result<()> {
         !SYSTEMS.contains(&system),
         "the event `{name}` is in `{system}`, where the kernel's are"
     );
+    for part in [system, name] {
+        ensure!(
+            !FILES.contains(&part),
+            "the event `{system}:{name}` is called as a file of tracefs: {part}"
+        );
+    }
     let fields = event.fields.iter().map(|it| &*it.name);
     for part in [system, name, &event.class].into_iter().chain(fields) {
         ensure!(
@@ -169,6 +194,11 @@ fn check_names(event: &EventDef) -> Result<()> {
         );
     }
     for field in &event.fields {
+        ensure!(
+            !field.name.starts_with(|it: char| it.is_ascii_digit()),
+            "a field's name begins with a letter or _: {:?}",
+            field.name
+        );
         if let FieldType::Str(Some(max)) = field.ty {
             ensure!(
                 usize::from(max) <= MAX_BYTES,
@@ -329,9 +359,12 @@ mod tests {
             ("a:b", "../\x1b[31m..:e/v"),
             ("a:b", "a:b:c"),
             ("a:b", "task:b"),
+            ("a:b", "enable:b"),
+            ("a:b", "a:tracing_mark_write"),
             ("a:b", &format!("{}:b", "a".repeat(MAX_NAME + 1))),
             ("task_c", "task_\"c"),
             ("field y", "field y\";"),
+            ("field x", "field 1x"),
             ("print x", "print \x1b[31mx"),
             ("print x", "print x\rx"),
             ("print x", &format!("print {}x", "x".repeat(MAX_TEXT))),
@@ -339,6 +372,22 @@ mod tests {
         ] {
             assert!(with(from, to).is_err(), "{to}");
         }
+    }
+
+    #[test]
+    fn a_record_has_room_in_a_page_of_other_tools() {
+        // A bit that is shown as the name of a thread and as that of an interrupt.
+        let read = |nr| {
+            let all = |part: &dyn Fn(usize) -> String| (0..nr).map(part).collect::<String>();
+            let fields = all(&|it| format!("field x{it} 1 u\n"));
+            let print = all(&|it| format!("{{x{it}:comm}}{{x{it}:name}}"));
+            Event::read(format!(
+                "event a:b\nclass task_c\nlayout wide\n{fields}print {print}\n"
+            ))
+        };
+        read(32).unwrap();
+        let error = read(64).map(drop).unwrap_err().to_string();
+        assert!(error.contains("4000"), "{error}");
     }
 
     #[test]
