@@ -12,6 +12,8 @@ use anyhow::{Context, Result, anyhow};
 use rustix::fs::Access;
 use serde::Serialize;
 
+use crate::term;
+
 use crate::paths;
 use crate::term::WithHelp;
 
@@ -78,8 +80,8 @@ pub fn json_pretty(document: &(impl Serialize + ?Sized)) -> serde_json::Result<S
     serde_json::to_string_pretty(document).map(|text| escape_json_controls(text) + "\n")
 }
 
-/// Escapes DEL and the C1 control characters of a JSON text. JSON allows them raw, but a terminal that shows them acts on
-/// them. They can only be inside of strings, where an escape means the same.
+/// Escapes DEL, the C1 control characters and those that change the direction of a JSON text. JSON allows them raw, but a terminal that
+/// shows them acts on them. They can only be inside of strings, where an escape means the same.
 #[must_use]
 pub fn escape_json_controls(json: String) -> String {
     if !json.contains(is_raw_control) {
@@ -97,8 +99,8 @@ pub fn escape_json_controls(json: String) -> String {
 }
 
 /// Control characters that a serializer of JSON leaves as they are.
-const fn is_raw_control(c: char) -> bool {
-    matches!(c, '\u{7f}'..='\u{9f}')
+fn is_raw_control(c: char) -> bool {
+    !c.is_ascii_control() && term::is_control(c) || c == '\u{7f}'
 }
 
 /// Whether the user means stdout by the name of a file.
@@ -307,14 +309,16 @@ mod tests {
     /// A name of the guest's or an argument may hold anything.
     #[test]
     fn documents_have_no_control_characters() {
-        let hostile = "a\u{7f}\u{9b}31m\u{1b}]0;x\u{7}";
+        let hostile = "a\u{7f}\u{9b}31m\u{1b}]0;x\u{7}\u{202e}";
         for text in [json(hostile), json_pretty(&[hostile])].map(Result::unwrap) {
             let raw = text.trim_end_matches('\n').chars();
             assert!(
-                !raw.clone().any(|c| c.is_control() && c != '\n'),
+                !raw.clone().any(|c| term::is_control(c) && c != '\n'),
                 "{text:?}"
             );
-            assert!(text.ends_with('\n') && text.contains("\\u007f\\u009b31m\\u001b]0;x\\u0007"));
+            assert!(
+                text.ends_with('\n') && text.contains("\\u007f\\u009b31m\\u001b]0;x\\u0007\\u202e")
+            );
         }
         assert_eq!(
             serde_json::from_str::<String>(&json(hostile).unwrap()).unwrap(),

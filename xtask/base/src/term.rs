@@ -76,10 +76,12 @@ impl<T, E: Into<anyhow::Error>> WithHelp<T> for Result<T, E> {
     }
 }
 
-/// An error's advice and its reasons, the last one last.
+/// An error's advice and its reasons, the last one last. What a guest or a file has written may stand in them.
 fn parts(error: &anyhow::Error) -> (Vec<String>, Vec<String>) {
     let is_help = |text: &String| text.starts_with("help: ");
-    error.chain().map(ToString::to_string).partition(is_help)
+    let parts = error.chain().map(ToString::to_string);
+    let shown = parts.map(|it| printable(it.as_bytes()));
+    shown.partition(is_help)
 }
 
 /// What went wrong, why, and what to do next, in one line: for a note and for a page.
@@ -259,6 +261,8 @@ mod tests {
             in_line("a\tb\n\r\u{1b}[31m \u{e4}"),
             "a\\tb\\n\\r\\u{1b}[31m \u{e4}"
         );
+        let error = anyhow::anyhow!("a\u{1b}[31m").context("b\u{202e}\nc");
+        assert_eq!(one_line(&error), "b\\u{202e}\nc: a\\u{1b}[31m");
         // Whatever it is cut into.
         let text = "a\x1b[2J\n\u{e4}\u{9b}\nb\x07".repeat(WAITING / 8);
         let mut out = Vec::new();

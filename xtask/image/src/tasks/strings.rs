@@ -1,11 +1,12 @@
 //! A task's ELF file as the host reads it: the strings of its log have addresses that the task's code reaches, and defmt's decoder
 //! wants their numbers.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use defmt_decoder::Table;
 use object::Endianness;
 use object::elf::{FileHeader64, SHT_SYMTAB, SectionHeader64, Sym64};
 use object::read::elf::{FileHeader, SectionHeader, Sym};
+use takt_base::term;
 
 /// The section of the strings.
 const SECTION: &[u8] = b".defmt";
@@ -19,11 +20,15 @@ const SECTION: &[u8] = b".defmt";
 pub(super) fn number(file: &mut [u8]) -> Result<()> {
     let values = values(file)?;
     for (at, value) in values {
-        let place = file.get_mut(at..at + 8).context("a symbol or a section that is cut")?;
+        let place = file
+            .get_mut(at..at + 8)
+            .context("a symbol or a section that is cut")?;
         place.copy_from_slice(&value.to_le_bytes());
     }
     // As who reads its log does.
-    Table::parse(file).context("the formats of its log cannot be read")?;
+    Table::parse(file)
+        .map_err(|error| anyhow!(term::in_line(&error.to_string())))
+        .context("the formats of its log cannot be read")?;
     takt_guest::log::check(file)
 }
 
