@@ -217,12 +217,7 @@ impl<R: Reader<Offset = usize>> Walk<'_, R> {
         Ok(())
     }
 
-    fn ranges(
-        &mut self,
-        unit: &Unit<R>,
-        value: AttributeValue<R>,
-        is_units: bool,
-    ) -> Result<()> {
+    fn ranges(&mut self, unit: &Unit<R>, value: AttributeValue<R>, is_units: bool) -> Result<()> {
         let Some(offset) = self.dwarf.attr_ranges_offset(unit, value)? else {
             bail!("ranges that are nowhere");
         };
@@ -267,7 +262,12 @@ mod tests {
     type Sections<'s> = &'s [(SectionId, &'s [u8])];
 
     fn dwarf<'s>(sections: Sections<'s>) -> Dwarf<EndianSlice<'s, LittleEndian>> {
-        let section = |id| sections.iter().find(|it| it.0 == id).map_or(&[][..], |it| it.1);
+        let section = |id| {
+            sections
+                .iter()
+                .find(|it| it.0 == id)
+                .map_or(&[][..], |it| it.1)
+        };
         let load = |id| Ok::<_, gimli::Error>(EndianSlice::new(section(id), LittleEndian));
         Dwarf::load(load).unwrap()
     }
@@ -361,7 +361,10 @@ mod tests {
     #[test]
     fn strings_are_as_long_as_symbols_and_count_each_time() {
         // Names of variables, and of inlined functions.
-        for kind in [&[2, 0x34, 0, 0x6e, 0x0e, 0, 0], &[2, 0x1d, 0, 0x03, 0x0e, 0, 0]] {
+        for kind in [
+            &[2, 0x34, 0, 0x6e, 0x0e, 0, 0],
+            &[2, 0x1d, 0, 0x03, 0x0e, 0, 0],
+        ] {
             let refused = |len, nr| {
                 let string = [&vec![b'x'; len][..], &[0]].concat();
                 let entries = [&[1][..], &[2, 0, 0, 0, 0].repeat(nr), &[0]].concat();
@@ -382,7 +385,11 @@ mod tests {
     fn files_count_before_they_are_kept() {
         let nr = 5_000_000;
         // One folder and so many files, each a string without a byte.
-        let counts = [&[1, 1, 8, 1, 0, 1, 1, 8, 0xc0, 0x96, 0xb1, 0x02][..], &vec![0; nr]].concat();
+        let counts = [
+            &[1, 1, 8, 1, 0, 1, 1, 8, 0xc0, 0x96, 0xb1, 0x02][..],
+            &vec![0; nr],
+        ]
+        .concat();
         let operands = [1, 1, 1, 0xfb, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1];
         let rest = [&operands[..], &counts].concat();
         let head = [&[5, 0, 8, 0][..], &(rest.len() as u32).to_le_bytes(), &rest].concat();

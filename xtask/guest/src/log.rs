@@ -10,8 +10,8 @@ use crate::Elf;
 use crate::tasks::Names;
 use takt_base::term;
 
-pub(crate) use task::{Formats, read_texts};
 pub use task::check;
+pub(crate) use task::{Formats, read_texts};
 
 /// Longest line as it is sent, in bytes: the decoder's stack grows with the length of a line, and a
 /// guest that died may have left anything.

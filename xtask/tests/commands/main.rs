@@ -11,5 +11,6 @@ mod golden;
 mod interrupts;
 mod linux_packages;
 mod linux_rt;
+mod task_files;
 mod terminal;
 mod verdicts;
