@@ -18,7 +18,7 @@ use takt_timerlat::stats::Status;
 use takt_timerlat::stats::machine::Machine;
 use takt_tracer::wire::line::{
     AGAIN, BUILD_ID, CHANNEL_END, CHANNEL_HELLO, CHANNEL_MEMORY, End, HELLO_HEAD, Hello, MAX_PIECE,
-    MemoryWriter, NR_CHANNELS, STOP, TAKEN,
+    MemoryWriter, NR_CHANNELS, STOP, TAKEN, key,
 };
 use takt_tracer::wire::{CHANNEL_LOG, CHANNEL_TRACE, FrameHeader};
 
@@ -157,12 +157,11 @@ impl Line {
             return;
         };
         let sequence = &mut self.sequence[usize::from(channel) % NR_CHANNELS][cpu_index(cpu)];
-        let header = FrameHeader::for_payload(channel, cpu as u8, *sequence, payload);
+        head.copy_from_slice(&header_of(channel, cpu as u8, *sequence, payload));
         *sequence = sequence.wrapping_add(1);
         if matches!(channel, CHANNEL_LOG | CHANNEL_TRACE) {
             self.sent = self.sent.wrapping_add(1);
         }
-        head.copy_from_slice(&header.encode());
         (self.at, self.len) = (0, FrameHeader::SIZE + len);
     }
 
@@ -405,6 +404,14 @@ pub(super) fn finish(code: u32) -> bool {
     line.map(|mut line| line.end(code)).is_some()
 }
 
+/// The header of a frame, with the sum that it has on a line. It stands once in an image, for its size.
+#[inline(never)]
+fn header_of(channel: u8, cpu: u8, sequence: u32, payload: &[u8]) -> [u8; FrameHeader::SIZE] {
+    let mut header = FrameHeader::for_payload(channel, cpu, sequence, payload);
+    header.sum ^= key(channel, &build_id());
+    header.encode()
+}
+
 /// The end of a run that could not go on, behind the report.
 ///
 /// # Context
@@ -421,8 +428,7 @@ pub(super) fn give_up(code: u32) {
         };
         for number in 0..ENDS {
             let payload = end.encode();
-            let header = FrameHeader::for_payload(CHANNEL_END, 0, number, &payload).encode();
-            PORT.write_bytes(&header);
+            PORT.write_bytes(&header_of(CHANNEL_END, 0, number, &payload));
             PORT.write_bytes(&payload);
             if answer() == Some(TAKEN) {
                 return;

@@ -25,6 +25,16 @@ pub const AGAIN: u8 = b'r';
 /// Bytes of a build id (GNU's note of type 3, by SHA-1).
 pub const BUILD_ID: usize = 20;
 
+/// What the sum of a frame is combined with on a line, by exclusive or: the beginning of the image's build id. A task may put a whole
+/// frame into its events, and who begins to read in the middle of the kernel's would take it for one; but no task knows that id. Who
+/// sends is said without it, since that says which id it is.
+pub fn key(channel: u8, build_id: &[u8]) -> u64 {
+    match channel {
+        CHANNEL_HELLO => 0,
+        _ => u64_at(build_id, 0).unwrap_or_default(),
+    }
+}
+
 /// Who sends: the first frame, and again about every second, since a host may come later.
 ///
 /// | offset | field |

@@ -110,7 +110,8 @@ impl Session<'_> {
     /// If nothing of use comes at all, a file cannot be written, or the user wants out.
     pub fn take(&self, port: Port, receiver: &mut Receiver) -> Result<Taken> {
         let mut watch = Watch::start().context("cannot watch for Ctrl-C")?;
-        let mut frames = FrameScanner::of_line(port, is_plausible);
+        let mut frames =
+            FrameScanner::of_line(port, is_plausible, self.elf.build_id().unwrap_or_default());
         let mut view: Option<Live> = None;
         let mut started = Instant::now();
         let mut asked: Option<Instant> = None;

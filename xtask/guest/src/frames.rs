@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 
 use serde::{Deserialize, Serialize};
+use takt_tracer::wire::line::key;
 use takt_tracer::wire::{FRAME_MAGIC, FrameHeader};
 
 /// No frame is longer than this; a header that says so is damaged.
@@ -33,6 +34,8 @@ pub struct FrameScanner<R> {
     is_plausible: IsPlausible,
     /// What belongs to no sound frame, if that is wanted.
     stray: Option<Vec<u8>>,
+    /// What sums on a line are combined with.
+    build_id: Vec<u8>,
 }
 
 impl<R> std::fmt::Debug for FrameScanner<R> {
@@ -69,13 +72,15 @@ impl<R: Read> FrameScanner<R> {
             damage: Damage::default(),
             is_plausible: |header| header.len <= MAX_PAYLOAD,
             stray: None,
+            build_id: Vec::new(),
         }
     }
 
-    /// The same from a serial line: where a header is damaged, what it says must not be waited for. What belongs to no frame
-    /// is kept.
-    pub fn of_line(input: R, is_plausible: IsPlausible) -> Self {
+    /// The same from a serial line of a machine whose image has this build id: where a header is damaged, what it says must not
+    /// be waited for. What belongs to no frame is kept.
+    pub fn of_line(input: R, is_plausible: IsPlausible, build_id: Vec<u8>) -> Self {
         Self {
+            build_id,
             is_plausible,
             stray: Some(Vec::new()),
             ..Self::new(input)
@@ -114,7 +119,7 @@ impl<R: Read> FrameScanner<R> {
         self.damage
     }
 
-    /// The next sound frame.
+    /// The next sound frame, with the sum that it has in a file.
     ///
     /// # Errors
     ///
@@ -131,10 +136,11 @@ impl<R: Read> FrameScanner<R> {
                 self.skip(self.buffer.len());
                 return Ok(None);
             }
-            let Some(header) = FrameHeader::decode(&self.buffer) else {
+            let Some(mut header) = FrameHeader::decode(&self.buffer) else {
                 self.skip_to_magic();
                 continue;
             };
+            header.sum ^= key(header.channel, &self.build_id);
             if self.is_sound(&header)? {
                 break header;
             }

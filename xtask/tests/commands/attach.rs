@@ -10,11 +10,12 @@ use crate::common::{BUILD_ID, Done, STATUS, Stage};
 use takt_timerlat::stats::{RunState, Status};
 use takt_tracer::wire::FrameHeader;
 use takt_tracer::wire::line::{
-    CHANNEL_END, CHANNEL_HELLO, CHANNEL_MEMORY, End, Hello, MemoryWriter,
+    CHANNEL_END, CHANNEL_HELLO, CHANNEL_MEMORY, End, Hello, MemoryWriter, key,
 };
 
 fn frame(channel: u8, seq: u32, payload: &[u8]) -> Vec<u8> {
-    let header = FrameHeader::for_payload(channel, 0, seq, payload);
+    let mut header = FrameHeader::for_payload(channel, 0, seq, payload);
+    header.sum ^= key(channel, &BUILD_ID);
     [&header.encode(), payload].concat()
 }
 

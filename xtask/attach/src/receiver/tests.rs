@@ -1,10 +1,11 @@
 //! Lines that damage what they carry.
 
+use std::fs;
 use std::io::{ErrorKind, Read};
 
 use proptest::prelude::*;
 use takt_timerlat::stats::view::Memory as _;
-use takt_tracer::wire::line::{BUILD_ID, MemoryWriter};
+use takt_tracer::wire::line::{BUILD_ID, MemoryWriter, key};
 
 use super::*;
 use takt_guest::frames::FrameScanner;
@@ -16,7 +17,8 @@ const NR_LOG: u32 = 20;
 const SUB: usize = 1024;
 
 fn frame(channel: u8, seq: u32, payload: &[u8]) -> Vec<u8> {
-    let header = FrameHeader::for_payload(channel, 0, seq, payload);
+    let mut header = FrameHeader::for_payload(channel, 0, seq, payload);
+    header.sum ^= key(channel, &[7; BUILD_ID]);
     [&header.encode(), payload].concat()
 }
 
@@ -73,6 +75,45 @@ fn run() -> Vec<u8> {
     .concat()
 }
 
+/// What a task knows how to make: it does not know the image's build id.
+fn forged(channel: u8, payload: &[u8]) -> Vec<u8> {
+    let header = FrameHeader::for_payload(channel, 0, 0, payload);
+    [&header.encode(), payload].concat()
+}
+
+#[test]
+fn a_frame_within_a_frame_is_none() {
+    let end = End {
+        code: 0x10,
+        first: 0,
+        next: 0,
+        sent: 0,
+    };
+    for forged in [
+        forged(CHANNEL_END, &end.encode()),
+        forged(CHANNEL_LOG, b"by the kernel"),
+        forged(CHANNEL_MEMORY, &[1; 64]),
+        forged(CHANNEL_TRACE, &[1; SUB]),
+    ] {
+        let around = frame(
+            CHANNEL_TRACE,
+            0,
+            &[&[1; 400], &forged[..], &[1; 400]].concat(),
+        );
+        // Begun in the middle, before the greeting and behind it.
+        let bytes = [&around[100..], &hello(0), &around[100..], &around].concat();
+        let done = receive(&bytes).unwrap();
+        assert_eq!((done.receiver.end(), done.answer), (None, None));
+        assert_eq!(done.receiver.nr_taken(), 1);
+        assert!(done.receiver.memory.is_empty());
+        // As it lies in a file.
+        let kept = fs::read(done.dir.path().join("capture.bin")).unwrap();
+        let mut kept = FrameScanner::new(&kept[..]);
+        let (_, payload) = kept.next().unwrap().unwrap();
+        assert_eq!(payload, &around[FrameHeader::SIZE..]);
+    }
+}
+
 /// A line on which bytes come a few at a time; behind them nothing comes.
 struct Line<'b>(&'b [u8]);
 
@@ -101,7 +142,7 @@ fn receive(bytes: &[u8]) -> Result<Done> {
         is_named: true,
     };
     let mut receiver = Receiver::new(image, dir.path(), &dir.path().join("capture.bin")).unwrap();
-    let mut frames = FrameScanner::of_line(Line(bytes), is_plausible);
+    let mut frames = FrameScanner::of_line(Line(bytes), is_plausible, vec![7; BUILD_ID]);
     let (mut answer, mut pauses) = (None, 0);
     // What is left of a frame is given up as often as the line is silent: each time it is less.
     while pauses < 10_000 {
@@ -266,7 +307,7 @@ fn another_image_and_another_version_are_refused() {
     );
     let mut header = FrameHeader::for_payload(CHANNEL_LOG, 0, 0, b"");
     header.version = VERSION + 1;
-    header.sum = header.sum_over(b"");
+    header.sum = header.sum_over(b"") ^ key(CHANNEL_LOG, &[7; BUILD_ID]);
     let error = receive(&header.encode()).err().unwrap().to_string();
     assert!(error.contains("version 3"), "{error}");
 }
