@@ -43,6 +43,12 @@ pub(crate) fn work_until(end: Instant) {
     while Instant::now() < end {}
 }
 
+/// Sleeps, and works then until so many nanoseconds before its budget's end.
+fn work_up_to_the_end(before: u64) {
+    sleep_until(Instant::after(Nanos::from_millis(2)));
+    work_until(Instant::after(Nanos::new(200_000 - before)));
+}
+
 pub(crate) fn run(what: u64) {
     match what & 0xff {
         0 => exit(stretches(what >> 8)),
@@ -57,8 +63,7 @@ pub(crate) fn run(what: u64) {
         8 => exit(asks(what >> 8, 0, [4; 6])),
         12 => exit(asks(what >> 8, 0, [HAVE_WORK_DONE, 3_000_000, 0, 0, 0, 0])),
         16 => {
-            sleep_until(Instant::after(Nanos::from_millis(2)));
-            work_until(Instant::after(Nanos::new(200_000 - (what >> 8))));
+            work_up_to_the_end(what >> 8);
             exit(match SERVER.call([WORK, 20_000_000, 0, 0, 0, 0]) {
                 Ok(_) => 1,
                 Err(Error::BudgetSpent) => 2,
@@ -66,10 +71,17 @@ pub(crate) fn run(what: u64) {
             });
         }
         17 => {
-            sleep_until(Instant::after(Nanos::from_millis(2)));
-            work_until(Instant::after(Nanos::new(200_000 - (what >> 8))));
+            work_up_to_the_end(what >> 8);
             let _ = receive(1, Instant::after(Nanos::from_millis(500)));
             exit(4);
+        }
+        // The server sleeps. Whatever became of that:
+        18 => {
+            work_up_to_the_end(what >> 8);
+            if SERVER.call([4; 6]) == Err(Error::BudgetSpent) {
+                work_until(Instant::after(Nanos::from_millis(10)));
+            }
+            exit(1);
         }
         13 => sleep_until(Instant::after(Nanos::from_millis(60))),
         15 => {

@@ -409,25 +409,52 @@ target_test! {
 
     /// One that comes to wait for a reply lends nothing for long: those beside the server are not late.
     fn a_stop_lends_nothing(Alone) {
-        let (mut worst, mut nr_late) = (Nanos::ZERO, 0);
-        for behind in (400..1000).step_by(20) {
+        nobody_is_late((400..1000).step_by(20), |behind| {
             let supervisor = start(WATCHES, 0)?;
-            let server = start_at(SERVER, 0, 30)?;
-            let strict = start(STRICT, behind << 8 | 16)?;
-            let latest = keep_deadlines(32)?;
-            let ended = strict.end()?;
-            if latest > Nanos::from_micros(405) {
-                nr_late += 1;
-                note!("{behind} ns before its budget's end: {latest:?} late, {ended:?}");
-            }
-            worst = worst.max(latest);
+            let latest = beside_a_call(STRICT, behind << 8 | 16)?;
             told(supervisor)?;
-            end(server)?;
-        }
-        note!("{worst:?} late at most");
-        check!(nr_late == 0, "{nr_late} of 30: {worst:?} late");
-        Ok(())
+            Ok(latest)
+        })
     }
+
+    /// The same where its own budget ends as it comes to wait, and it is throttled.
+    fn a_throttle_lends_nothing(Alone) {
+        nobody_is_late((400..1000).step_by(10), |behind| beside_a_call(SPENDER, behind << 8 | 16))
+    }
+
+    /// A budget that is lent ends where the server comes to wait itself: the caller goes on, and has nothing left.
+    fn a_budget_ends_where_the_server_waits(Alone) {
+        nobody_is_late((1200..1700).step_by(20), |behind| beside_a_call(SPENDER, behind << 8 | 18))
+    }
+}
+
+/// Has this done at each of these times, which says how late a thread beside it was: by two budgets at most.
+fn nobody_is_late(
+    times: impl Iterator<Item = u32>,
+    mut latest_at: impl FnMut(u32) -> Result<Nanos, Failure>,
+) -> Outcome {
+    let (mut worst, mut nr_late) = (Nanos::ZERO, 0);
+    for time in times {
+        let latest = latest_at(time)?;
+        if latest > BUDGET + BUDGET + Nanos::from_micros(5) {
+            nr_late += 1;
+            note!("{time}: {latest:?} late");
+        }
+        worst = worst.max(latest);
+    }
+    note!("{worst:?} late at most");
+    check!(nr_late == 0, "{nr_late} times too late, {worst:?} at most");
+    Ok(())
+}
+
+/// How late a thread is beside a task that calls the server at its budget's end.
+fn beside_a_call(task: (usize, u64), what: u32) -> Result<Nanos, Failure> {
+    let server = start_at(SERVER, 0, 30)?;
+    let task = start(task, what)?;
+    let latest = keep_deadlines(32)?;
+    task.end()?;
+    end(server)?;
+    Ok(latest)
 }
 
 fn end(server: Started) -> Outcome {
