@@ -32,10 +32,12 @@ const THROTTLES: u32 = 0;
 const STOPS: u32 = 1;
 const ENDS_CALL: u32 = 2;
 
-/// How soon it is looked again at a task that is to stop.
-const AGAIN: Nanos = Nanos::from_micros(20);
+/// How soon it is looked again at a task that is to stop and runs, so that it may be about to wait.
+const SOON: Nanos = Nanos::from_micros(20);
+/// At one that others keep from running, or that has been woken. Where nothing is left of its budget it is looked at when it runs, too.
+const LATER: Nanos = Nanos::from_millis(1);
 
-/// The timer, among the kernel's own, by which a task's period begins anew.
+/// The timer, among the kernel's own, by which a task's period begins anew, or it is looked at again.
 const fn timer_of(number: usize) -> usize {
     1 + number
 }
@@ -123,7 +125,7 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
         // To begin anew once more would not make up for that.
         true if is_first && !account.is_owing() && task.faults_at_overrun() => STOPS,
         true if task.pending.is_some() => {
-            task.look_again(scheduled, now);
+            task.look_again(scheduled);
             return true;
         }
         true => THROTTLES,
@@ -135,7 +137,7 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
     match what {
         STOPS => {
             task.stop_at_next(me, FaultKind::BudgetOverrun);
-            task.look_again(scheduled, now);
+            task.look_again(scheduled);
         }
         // The walk that follows finds whose account the running thread is charged to.
         ENDS_CALL => {
@@ -172,43 +174,53 @@ pub(crate) fn await_period(number: usize) {
     section.release();
 }
 
-/// The period of this task begins anew.
+/// The period of this task begins anew, or it is looked at again.
 fn refill(number: usize, _: Expiry) {
     let Some(task) = all().get(number) else {
         return;
     };
     let mut section = section::own_irq();
-    trace!(budget_refill, task.port.thread().tid().raw());
-    task.unthrottle(&mut section);
+    if task.unthrottle(&mut section) {
+        trace!(budget_refill, task.port.thread().tid().raw());
+    }
     // It may have been about to wait when it was to be stopped.
     if task.pending.is_some() && task.is_alive() {
-        task.end_wait(&mut section, Error::Dead);
-        if !Task::is_in_ring_3(task.port.thread()) {
-            task.look_again(&mut section, Instant::now());
-        }
+        task.have_stop(&mut section);
     }
     section.release();
 }
 
 impl Task {
-    /// It is looked again soon whether it has come out of the kernel, where it may be about to wait.
-    #[cold]
-    #[inline(never)]
-    fn look_again(&self, scheduled: &mut Scheduled, now: Instant) {
-        let again = now + AGAIN.to_cycles();
-        timers::insert(
-            scheduled,
-            soft_timer::kernels(timer_of(self.number())),
-            again,
-        );
+    /// There is a fault in store for it, for which it waits no longer, whatever it waits for, and is looked at until it has come out of the
+    /// kernel. Its thread belongs to this CPU.
+    fn have_stop(&self, scheduled: &mut Scheduled) {
+        self.unthrottle(scheduled);
+        self.end_wait(scheduled, Error::Dead);
+        self.look_again(scheduled);
     }
 
-    /// If its thread, which belongs to this CPU, is throttled, it is no more.
-    pub(super) fn unthrottle(&self, scheduled: &mut Scheduled) {
+    /// It is looked at again, unless it has come out of the kernel, where it may be about to wait.
+    #[cold]
+    #[inline(never)]
+    fn look_again(&self, scheduled: &mut Scheduled) {
+        let thread = self.port.thread();
+        if Self::is_in_ring_3(thread) {
+            return;
+        }
+        let time = match thread == TcbRef::current() {
+            true => SOON,
+            false => LATER,
+        };
+        let id = soft_timer::kernels(timer_of(self.number()));
+        timers::insert(scheduled, id, Instant::now() + time.to_cycles());
+    }
+
+    /// If its thread, which belongs to this CPU, is throttled, it is no more. Says whether it was.
+    pub(super) fn unthrottle(&self, scheduled: &mut Scheduled) -> bool {
         let thread = self.port.thread();
         let t = scheduled.thread(thread);
         if t.state & THROTTLED == 0 {
-            return;
+            return false;
         }
         t.state &= !THROTTLED;
         if t.state == 0 {
@@ -218,6 +230,7 @@ impl Task {
         if thread == TcbRef::current() {
             budget::recharge_running(scheduled, CpuRef::this(), Instant::now());
         }
+        true
     }
 
     fn faults_at_overrun(&self) -> bool {

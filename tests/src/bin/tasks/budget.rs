@@ -407,6 +407,33 @@ target_test! {
         Ok(())
     }
 
+    /// One that is kept from running in a call costs those above it next to nothing.
+    fn a_stop_that_is_starved(Alone) {
+        const PERIOD: Nanos = Nanos::from_millis(1);
+        let mut worst = 0;
+        let mut begun = Instant::now();
+        // Its periods begin with its first life.
+        for later in (2_203_000..2_208_000).step_by(20) {
+            sleep_until(begun)?;
+            let supervisor = start(WATCHES, 0)?;
+            let strict = start_at(STRICT, (later % 97) << 8 | 19, 20)?;
+            sleep_until(begun + Nanos::new(later).to_cycles())?;
+            let nr = interruptions(PERIOD);
+            strict.end()?;
+            told(supervisor)?;
+            while begun < Instant::now() {
+                begun = begun + PERIOD.to_cycles();
+            }
+            if nr > 5 {
+                note!("{later} ns later: {nr} interrupts");
+            }
+            worst = worst.max(nr);
+        }
+        note!("{worst} interrupts in a millisecond at most");
+        check!(worst <= 5, "{worst} interrupts in a millisecond");
+        Ok(())
+    }
+
     /// One that comes to wait for a reply lends nothing for long: those beside the server are not late.
     fn a_stop_lends_nothing(Alone) {
         nobody_is_late((400..1000).step_by(20), |behind| {
@@ -426,6 +453,18 @@ target_test! {
     fn a_budget_ends_where_the_server_waits(Alone) {
         nobody_is_late((1200..1700).step_by(20), |behind| beside_a_call(SPENDER, behind << 8 | 18))
     }
+}
+
+/// Computes for so long, and says how often it was interrupted.
+fn interruptions(time: Nanos) -> u64 {
+    let (mut before, mut nr) = (Instant::now(), 0);
+    let end = before + time.to_cycles();
+    while before < end {
+        let now = Instant::now();
+        nr += u64::from((now - before).to_nanos() > Nanos::new(150));
+        before = now;
+    }
+    nr
 }
 
 /// Has this done at each of these times, which says how late a thread beside it was: by two budgets at most.
