@@ -201,6 +201,7 @@ impl Task {
         let me = TcbRef::current();
         self.port.thread.store(me.as_ptr() as usize, Relaxed);
         self.port.served.keep();
+        self.make_timer();
         // SAFETY: only the task's own thread uses it, and `start` allows one.
         if unsafe { (*self.ended.get()).is_some() } {
             self.generation.store(self.generation() + 1, Relaxed);

@@ -56,8 +56,6 @@ impl Task {
             account.life.store(self.generation(), Relaxed);
         }
         if !self.is_watching.load(Relaxed) {
-            // SAFETY: nobody waits for a period of a task that has yet to begin.
-            unsafe { soft_timer::init(timer_of(self.number()), refill, self.number()) };
             self.is_watching.store(true, Relaxed);
             section.cpu(cpu).watch(true);
         }
@@ -75,20 +73,26 @@ impl Task {
         section.release();
     }
 
+    /// It has a thread: from now on it can be looked at again.
+    pub(super) fn make_timer(&self) {
+        // SAFETY: it was disarmed when the thread before was done with the task, and nobody else makes it.
+        unsafe { soft_timer::init(timer_of(self.number()), refill, self.number()) };
+    }
+
     /// Its thread is done with it.
     pub(super) fn end_budget(&self) {
-        if !self.is_watching.load(Relaxed) {
-            return;
-        }
         let cpu = CpuRef::this();
         let mut section = section::own_thread();
+        // The next life may have another thread.
+        let id = soft_timer::kernels(timer_of(self.number()));
+        timers::cancel(&mut section, id);
+        if !self.is_watching.load(Relaxed) {
+            return section.leave_quietly();
+        }
         if let Some(account) = self.account() {
             account.life.store(NO_LIFE, Relaxed);
         }
         budget::recharge_running(&mut section, cpu, Instant::now());
-        // The next life may have another thread.
-        let id = soft_timer::kernels(timer_of(self.number()));
-        timers::cancel(&mut section, id);
         section.cpu(cpu).watch(false);
         self.is_watching.store(false, Relaxed);
         section.leave_quietly();
@@ -193,7 +197,7 @@ fn refill(number: usize, _: Expiry) {
 impl Task {
     /// There is a fault in store for it, for which it waits no longer, whatever it waits for, and is looked at until it has come out of the
     /// kernel. Its thread belongs to this CPU.
-    fn have_stop(&self, scheduled: &mut Scheduled) {
+    pub(super) fn have_stop(&self, scheduled: &mut Scheduled) {
         self.unthrottle(scheduled);
         self.end_wait(scheduled, Error::Dead);
         self.look_again(scheduled);

@@ -126,8 +126,7 @@ fn stop_owner(place: &'static Place) {
             let is_owner = place.owner.load(Relaxed) == owner;
             if let Some(task) = budget::task_of(section.look_at(thread)).filter(|_| is_owner) {
                 task.stop_at_next(thread, FaultKind::Killed);
-                task.unthrottle(&mut section);
-                task.end_wait(&mut section, Error::TimedOut);
+                task.have_stop(&mut section);
             }
             section.leave();
         },

@@ -12,9 +12,6 @@ use crate::section;
 use crate::soft_timer::{self, Expiry};
 use crate::timers;
 
-/// How soon it is looked again whether a task has come out of the kernel, which may have been about to wait.
-const AGAIN: Nanos = Nanos::from_millis(1);
-
 /// The timer, among the kernel's own, of a task's watchdog.
 const fn timer_of(number: usize) -> usize {
     1 + MAX_TASKS + number
@@ -94,14 +91,7 @@ fn bite(number: usize, _: Expiry) {
         return;
     };
     let mut section = section::own_irq();
-    let thread = task.port.thread();
-    task.stop_at_next(thread, FaultKind::Watchdog);
-    task.unthrottle(&mut section);
-    task.end_wait(&mut section, Error::TimedOut);
-    // Else it stops as soon as it runs.
-    if !Task::is_in_ring_3(thread) {
-        let again = Instant::now() + AGAIN.to_cycles();
-        timers::insert(&mut section, soft_timer::kernels(timer_of(number)), again);
-    }
+    task.stop_at_next(task.port.thread(), FaultKind::Watchdog);
+    task.have_stop(&mut section);
     section.release();
 }

@@ -16,6 +16,8 @@ const SLEEPS: u64 = 0x400;
 const SPINS: u64 = 0x800;
 /// Instead: it opens the CPU's timerlat, and never waits for it: it receives, sleeps or computes without end.
 const KEEPS: u64 = 0x1000;
+/// Besides that: it receives from the millisecond on that stands above.
+const RECEIVES: u64 = 0x2000;
 
 fn now() -> u64 {
     // SAFETY: reads a counter.
@@ -34,6 +36,9 @@ fn lateness() -> u64 {
 
 fn keep(what: u64) {
     let _timerlat = Timerlat::open(what as u32 & 0xff);
+    if what & RECEIVES != 0 {
+        sleep_until(Instant::from_nanos((what >> 16) * 1_000_000));
+    }
     match what & (SLEEPS | SPINS) {
         SLEEPS => sleep_until(Instant::NEVER),
         SPINS => loop {

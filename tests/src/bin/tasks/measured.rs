@@ -20,6 +20,7 @@ const IS_LATE: u32 = 0x200;
 const SLEEPS: u32 = 0x400;
 const SPINS: u32 = 0x800;
 const KEEPS: u32 = 0x1000;
+const RECEIVES: u32 = 0x2000;
 
 /// What it takes at most that a thread of a task goes on in ring 3, and not in the kernel.
 const RING_3: u64 = 15;
@@ -101,6 +102,23 @@ target_test! {
             trace::set_tracer("timerlat")?;
             check_eq!(open(0)?, 0);
             trace::set_tracer("nop")?;
+        }
+        set_workload(true)
+    }
+
+    /// Also one that is about to wait just then, and without an end.
+    fn who_is_about_to_wait_is_stopped(Alone) {
+        set_workload(false)?;
+        for later in (0..1000).step_by(20) {
+            trace::set_tracer("timerlat")?;
+            let ms = (Instant::now() - Instant::ZERO).to_nanos().get() / 1_000_000 + 2;
+            let owner = start((SERVER.0, MEASURED), (ms as u32) << 16 | RECEIVES | KEEPS)?;
+            time::sleep_until(Instant::ZERO + Nanos::new(ms * 1_000_000 + later).to_cycles())?;
+            trace::set_tracer("nop")?;
+            let ended = owner.end().map_err(|_| {
+                Failure::new(format_args!("{later} ns later it was not stopped"))
+            })?;
+            check_eq!(killed(ended), true);
         }
         set_workload(true)
     }
