@@ -9,6 +9,7 @@ use spin::Once;
 use takt_abi::{FAULT, MESSAGE};
 
 use crate::arch::space::Space;
+use crate::clock::{AtomicInstant, Instant};
 use crate::probe::flags::{self, Event};
 use crate::sync::mutex_state::RawMutex;
 
@@ -52,6 +53,8 @@ pub struct Task {
     pub(super) nr_overruns: AtomicU64,
     /// Whether its thread's CPU looks at each switch because of it.
     pub(super) is_watching: AtomicBool,
+    /// When its watchdog bites, unless it is fed before.
+    pub(super) bites_at: AtomicInstant,
     pub(super) pending: Pending,
     /// Whether its thread waits for a semaphore, or is about to.
     pub(super) is_taking: AtomicBool,
@@ -134,6 +137,7 @@ impl Task {
             account: Account::new(),
             nr_overruns: AtomicU64::new(0),
             is_watching: AtomicBool::new(false),
+            bites_at: AtomicInstant::new(Instant::ZERO),
             pending: Pending::new(),
             is_taking: AtomicBool::new(false),
             log: UnsafeCell::new(Log::new()),

@@ -1,11 +1,13 @@
 //! Watchdogs of tasks: one that does not feed its own in time is stopped by a fault, whatever it does or waits for.
+//!
+//! To feed it is to note a later time. The timer is not moved for that: it comes, and is armed for the time of now if that is not over.
 
 use spin::Once;
 use takt_abi::{Error, FaultKind};
 
 use super::object::{Task, all};
 use crate::arch::interrupts;
-use crate::clock::{Cycles, Instant, Nanos};
+use crate::clock::{Instant, Nanos};
 use crate::config::MAX_TASKS;
 use crate::preempt;
 use crate::section;
@@ -46,7 +48,9 @@ impl Task {
         interrupts::disable();
         // SAFETY: it was disarmed at the end of the life before, and nobody else makes it.
         unsafe { soft_timer::init(timer_of(number), bite, number) };
-        self.arm_watchdog();
+        self.put_off_bite();
+        let id = soft_timer::kernels(timer_of(number));
+        timers::insert_and_leave(section::own(), id, self.bites_at.load());
     }
 
     /// Its life ends: its thread is not to be stopped on the way to the next one.
@@ -69,29 +73,31 @@ impl Task {
             Nanos::ZERO if machines.is_some() => Ok(()),
             Nanos::ZERO => Err(Error::InvalidArgument),
             _ => {
-                // While it is moved it is not armed: whoever comes in between may keep this thread from running for ever.
-                let alone = preempt::disable();
-                self.arm_watchdog();
-                drop(alone);
+                self.put_off_bite();
                 Ok(())
             }
         }
     }
 
-    fn arm_watchdog(&self) {
-        let time = self.program.watchdog.to_cycles().get();
-        let id = soft_timer::kernels(timer_of(self.number()));
-        timers::insert_and_leave(section::own(), id, Instant::now() + Cycles::new(time));
+    fn put_off_bite(&self) {
+        let time = self.program.watchdog.to_cycles();
+        self.bites_at.store(Instant::now() + time);
     }
 }
 
-/// The watchdog of this task was not fed.
+/// The watchdog of this task bites, unless it was fed.
 fn bite(number: usize, _: Expiry) {
     let Some(task) = all().get(number).filter(|it| it.is_alive()) else {
         return;
     };
     let mut section = section::own_irq();
-    task.stop_at_next(task.port.thread(), FaultKind::Watchdog);
-    task.have_stop(&mut section);
+    let bites_at = task.bites_at.load();
+    if bites_at > Instant::now() {
+        let id = soft_timer::kernels(timer_of(number));
+        timers::insert_at_expiry(&mut section, id, bites_at);
+    } else {
+        task.stop_at_next(task.port.thread(), FaultKind::Watchdog);
+        task.have_stop(&mut section);
+    }
     section.release();
 }

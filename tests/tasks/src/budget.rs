@@ -84,6 +84,12 @@ pub(crate) fn run(what: u64) {
             exit(1);
         }
         19 => {
+            let end = Instant::after(Nanos::from_millis(what >> 8));
+            while Instant::now() < end {
+                let _ = feed();
+            }
+        }
+        20 => {
             work_up_to_the_end(5_000 + (what >> 8));
             loop {
                 takt_user::yield_now();

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use takt_kernel::task::{self, Ended, abi::FaultKind, all};
 use takt_kernel::thread::Builder;
 use takt_kernel::thread_stack;
-use takt_kernel::time::{Instant, Nanos, sleep_until};
+use takt_kernel::time::{Instant, Nanos, Timer, sleep_until};
 use takt_tests::harness::{Failure, Outcome};
 use takt_tests::{check, check_eq, note, target_test};
 
@@ -286,6 +286,28 @@ target_test! {
     }
 }
 
+target_test! {
+    /// Who feeds its watchdog again and again keeps a more important thread from running for no longer the more timers are armed.
+    fn feeding_keeps_nobody_waiting(Alone) {
+        let begun = Instant::now();
+        // Its watchdog's time, half a millisecond from now, comes up to theirs.
+        for _ in 0..50 {
+            Timer::new(|_, _| (), 0)?.arm(begun + Nanos::from_millis(2).to_cycles());
+        }
+        let watched = start(WATCHED, 2 << 8 | 19)?;
+        let mut latest = Nanos::ZERO;
+        for nr in 0..100 {
+            let due = begun + Nanos::new(1_300_000 + nr * 3_001).to_cycles();
+            sleep_until(due)?;
+            latest = latest.max((Instant::now() - due).to_nanos());
+        }
+        watched.succeeds()?;
+        note!("{latest:?} late");
+        check!(latest < Nanos::new(500), "{latest:?} late");
+        Ok(())
+    }
+}
+
 thread_stack!(static STACK: [16384; 1]);
 
 static GOES_ON: AtomicBool = AtomicBool::new(false);
@@ -416,7 +438,7 @@ target_test! {
         for later in (2_203_000..2_208_000).step_by(20) {
             sleep_until(begun)?;
             let supervisor = start(WATCHES, 0)?;
-            let strict = start_at(STRICT, (later % 97) << 8 | 19, 20)?;
+            let strict = start_at(STRICT, (later % 97) << 8 | 20, 20)?;
             sleep_until(begun + Nanos::new(later).to_cycles())?;
             let nr = interruptions(PERIOD);
             strict.end()?;
