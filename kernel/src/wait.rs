@@ -219,8 +219,9 @@ fn arm_timeout(deadline: Instant) {
     }
 }
 
+/// Disarms the running thread's time-out.
 #[inline(never)]
-fn disarm_timeout() {
+pub(crate) fn disarm_timeout() {
     let me = TcbRef::current();
     let mut section = section::own_thread();
     timers::cancel(&mut section, timeout_id(me.tid()));

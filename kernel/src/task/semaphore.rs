@@ -66,6 +66,11 @@ impl Task {
             false => semaphore.take_as_announced(deadline).ok(),
         };
         self.is_taking.store(false, Relaxed);
+        if self.pending.is_some() {
+            // What stops it may have armed the time-out of a wait that has none.
+            core::hint::cold_path();
+            wait::disarm_timeout();
+        }
         // A thread of a task may wait.
         taken.ok_or(Error::TimedOut)
     }
