@@ -28,6 +28,7 @@ use crate::arch::percpu::{self, CpuRef};
 use crate::clock::Instant;
 use crate::config::{MAX_THREADS, MAX_TIMERS};
 use crate::lock::{self, NR_LOCKS};
+use crate::other_cpu;
 use crate::section::{self, Any, Kernel, Kind, Scheduled, Section};
 use crate::switch;
 use crate::thread_set::ThreadSet;
@@ -177,7 +178,8 @@ static TURN: AtomicU32 = AtomicU32::new(0);
 /// At these threads walks along chains of owners are to go on.
 static WALKS: ThreadSet = ThreadSet::new();
 
-/// Leaves the rest of a walk, from this thread on, to the timer.
+/// Leaves a walk, from this thread on, to the timer.
+#[cfg(feature = "tasks")]
 #[cold]
 #[inline(never)]
 pub(crate) fn walk_on(tid: ThreadId) {
@@ -185,7 +187,17 @@ pub(crate) fn walk_on(tid: ThreadId) {
     arm(section::own());
 }
 
-/// The same for a thread that has disabled preemption, so that nobody else comes in front: this guard of it ends inside the section.
+/// Leaves the rest of a walk, from this thread on, to which it has come behind so many others, to the timer.
+#[cold]
+#[inline(never)]
+pub(crate) fn walk_behind(tid: ThreadId, nr_visited: u8) {
+    other_cpu::nr_visited_of(tid).store(nr_visited, Relaxed);
+    WALKS.insert(tid);
+    arm(section::own());
+}
+
+/// Leaves a walk to it for a thread that has disabled preemption, so that nobody else comes in front: this guard of it ends inside
+/// the section.
 ///
 /// A switch may have become due before that, and the timer's interrupt comes only some instructions later: another CPU may have suspended
 /// the thread, and then it must not go on.
@@ -256,8 +268,8 @@ pub(crate) fn walk_at_expiry(scheduled: &mut Scheduled, tid: ThreadId) {
 
 /// What is left to others than an object.
 pub(crate) enum Left {
-    /// A walk along a chain of owners, from this thread on.
-    Walk(ThreadId),
+    /// A walk along a chain of owners, from this thread on, to which it has come behind so many others.
+    Walk(ThreadId, u8),
     /// A word to the supervisor of the task of this number.
     #[cfg(feature = "tasks")]
     Tell(usize),
@@ -273,7 +285,8 @@ fn take() -> Option<Left> {
     if let Some(of_budget) = take_of_budget() {
         return Some(of_budget);
     }
-    WALKS.take().map(Left::Walk)
+    let tid = WALKS.take()?;
+    Some(Left::Walk(tid, other_cpu::take_nr_visited(tid)))
 }
 
 #[cfg(feature = "tasks")]

@@ -254,10 +254,10 @@ fn walk(scheduled: &mut Scheduled, owner: ThreadId) {
 /// The function of the timer for what was deferred.
 pub(crate) fn do_deferred(_: usize, _: Expiry) {
     deferred::run(|left| match left {
-        Left::Walk(tid) => {
+        Left::Walk(tid, nr_visited) => {
             if MUTEXES {
                 // A chain that is too long ends there, as for whoever began.
-                let _ = pi::walk(tid);
+                let _ = pi::walk_on(tid, nr_visited);
             }
         }
         #[cfg(feature = "tasks")]

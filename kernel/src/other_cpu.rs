@@ -35,7 +35,8 @@ struct Inbox {
     walks: ThreadSet,
 }
 
-/// Behind how many others walks have come to each thread: so one that goes around between CPUs comes to an end.
+/// Behind how many others walks that are to go on have come to each thread: so one that goes around, between CPUs or in one
+/// interrupt after the other, comes to an end. 0 of one that begins there. Of two walks at once one may end as the longer would.
 static NR_VISITED: [AtomicU8; MAX_THREADS] = [const { AtomicU8::new(0) }; MAX_THREADS];
 
 static INBOXES: [Inbox; MAX_CPUS] = [const {
@@ -85,8 +86,7 @@ pub(crate) fn wake(thread: TcbRef) {
     }
 }
 
-/// Has the thread's CPU go on with a walk along a chain of owners, which has come there behind so many others. Of two walks one
-/// may end as the longer would.
+/// Has the thread's CPU go on with a walk along a chain of owners, which has come there behind so many others.
 #[cold]
 #[inline(never)]
 pub(crate) fn walk(thread: TcbRef, nr_visited: u8) {
@@ -101,7 +101,6 @@ pub(crate) fn walk(thread: TcbRef, nr_visited: u8) {
 /// A walk begins there once the thread is woken ([`wake`]), which follows: one kick is enough.
 #[cfg(feature = "tasks")]
 pub(crate) fn walk_when_woken(thread: TcbRef) {
-    nr_visited_of(thread.tid()).store(0, Relaxed);
     inbox_of(thread.cpu()).walks.insert(thread.tid());
 }
 
@@ -191,10 +190,19 @@ pub(crate) fn for_each_woken(this: CpuRef, mut act: impl FnMut(TcbRef)) {
 pub(crate) fn for_each_walk(this: CpuRef, mut act: impl FnMut(ThreadId, u8)) {
     inbox_of(this)
         .walks
-        .take_all(|tid| act(tid, nr_visited_of(tid).load(Relaxed)));
+        .take_all(|tid| act(tid, take_nr_visited(tid)));
 }
 
-fn nr_visited_of(tid: ThreadId) -> &'static AtomicU8 {
+/// Behind how many others a walk that goes on now has come to a thread. The next one begins there, unless it says otherwise.
+pub(crate) fn take_nr_visited(tid: ThreadId) -> u8 {
+    let place = nr_visited_of(tid);
+    let nr_visited = place.load(Relaxed);
+    place.store(0, Relaxed);
+    nr_visited
+}
+
+/// See [`NR_VISITED`].
+pub(crate) fn nr_visited_of(tid: ThreadId) -> &'static AtomicU8 {
     &NR_VISITED[tid.index() % MAX_THREADS]
 }
 

@@ -145,7 +145,7 @@ pub(crate) fn walk_on(from: ThreadId, nr_visited: u8) -> Result<(), Error> {
             && !interrupts::are_enabled()
             && deferred::must_give_way()
         {
-            deferred::walk_on(next);
+            deferred::walk_behind(next, walk.nr_visited() as u8);
             break;
         }
     }

@@ -14,9 +14,11 @@ pub const FIRST_DEVICE_VECTOR: u8 = 0x60;
 pub const NR_DEVICE_VECTORS: usize = 32;
 /// The local APIC timer.
 pub const TIMER_VECTOR: u8 = 0x50;
-/// The local APIC timer while an early halt waits for the margin before the deadline.
-pub(crate) const EARLY_TIMER_VECTOR: u8 = 0x52;
-/// Another CPU wants this one to look at its run queue and timers.
+/// The local APIC timer while an early halt waits for the margin before the deadline. It stays so where a wake-up ends that, until
+/// the CPU is idle again: below the kick's, as the timer's own.
+pub(crate) const EARLY_TIMER_VECTOR: u8 = 0x4f;
+/// Another CPU wants this one to look at its run queue and timers. It comes before the timer: one that is due again and again
+/// keeps no other CPU waiting.
 pub(crate) const KICK_VECTOR: u8 = 0x51;
 /// The local APIC's spurious interrupt.
 pub(crate) const SPURIOUS_VECTOR: u8 = 0xff;
@@ -165,7 +167,8 @@ fn device_stub(vector: usize) -> usize {
         .min(NR_DEVICE_VECTORS)
 }
 
-const _: () = assert!(TIMER_VECTOR >> 4 < FIRST_DEVICE_VECTOR >> 4);
+const _: () = assert!(KICK_VECTOR >> 4 < FIRST_DEVICE_VECTOR >> 4);
+const _: () = assert!(TIMER_VECTOR < KICK_VECTOR && EARLY_TIMER_VECTOR < KICK_VECTOR);
 
 /// Fills the table. Every vector leads somewhere: an exception's stub, a device's, or the one for the unexpected.
 ///

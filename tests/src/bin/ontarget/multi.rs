@@ -183,6 +183,32 @@ fn counts(_: usize) {
     }
 }
 
+/// How often the other CPU's kick came before this one's timer, both of which were due.
+static KICKS_FIRST: AtomicU32 = AtomicU32::new(0);
+const RAISED: u8 = PRIORITY + 1;
+
+fn looks_for_the_kick(_: usize, _: Expiry) {
+    let is_raised = thread::current().priority() == Ok(RAISED);
+    KICKS_FIRST.fetch_add(u32::from(is_raised), Relaxed);
+}
+
+/// Whenever it is woken: has a timer and a kick of the other CPU be due at once.
+fn has_both_due(_: usize) {
+    let Ok(timer) = Timer::new(looks_for_the_kick, 0) else {
+        return;
+    };
+    while PERMITS.take().is_ok() && GO_ON.load(Relaxed) {
+        let guard = preempt::irq_save();
+        timer.arm(Instant::now());
+        STEP.store(1, Relaxed);
+        let end = Instant::after(Nanos::from_millis(2));
+        while Instant::now() < end {
+            core::hint::spin_loop();
+        }
+        guard.restore();
+    }
+}
+
 /// A filter that lets through what threads of the name `main` do (see `takt_tracer::filter`).
 const OF_MAIN: [u32; 14] = [
     1,
@@ -378,6 +404,30 @@ target_test! {
         thread.unpark()?;
         thread.join(before_long())?;
         sleeper.join(before_long())?;
+        Ok(())
+    }
+
+    /// Where a wake-up has ended a halt before the deadline, another CPU's kick comes before the timer all the same: one that is due
+    /// again and again would keep the other CPU waiting.
+    fn a_kick_comes_before_the_timer(TwoCpus) {
+        two_cpus()?;
+        time::set_halt_margin(Nanos::from_micros(1).to_cycles());
+        let thread = spawn_on(1, has_both_due, 0)?;
+        for _ in 0..20 {
+            sleep(Nanos::from_millis(1))?;
+            STEP.store(0, Relaxed);
+            PERMITS.give()?;
+            while STEP.load(Relaxed) == 0 {
+                core::hint::spin_loop();
+            }
+            thread.set_priority(RAISED)?;
+            thread.set_priority(PRIORITY)?;
+        }
+        GO_ON.store(false, Relaxed);
+        PERMITS.give()?;
+        thread.join(before_long())?;
+        // Unless the host has kept this CPU from kicking in time.
+        check!(KICKS_FIRST.load(Relaxed) > 0, "the timer came first each time");
         Ok(())
     }
 

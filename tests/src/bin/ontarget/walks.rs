@@ -2,12 +2,13 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use takt_kernel::Error;
 use takt_kernel::sync::{Mutex, Semaphore};
 use takt_kernel::thread::{self, Thread};
 use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer, sleep_until};
 use takt_tests::harness::{Outcome, PRIORITY};
 use takt_tests::worker::{after_us, burn, join, spawn, times};
-use takt_tests::{check, target_test};
+use takt_tests::{check, check_eq, target_test};
 
 use crate::arrivals::{END, PERMITS, THREADS, at_every_instruction, end, gives};
 
@@ -212,7 +213,85 @@ fn lowers(_: usize) {
     }
 }
 
+/// Has mutex 0 and waits for 1.
+fn has_0_wants_1(_: usize) {
+    let zero = MUTEXES[0].lock();
+    let _ = GO.give();
+    drop(MUTEXES[1].lock());
+    drop(zero);
+}
+
+fn wants_0(_: usize) {
+    drop(MUTEXES[0].lock());
+}
+
+static STORM: spin::Once<Timer> = spin::Once::new();
+/// How often the storm's timer has come.
+static NR_EXPIRED: AtomicU32 = AtomicU32::new(0);
+static NR_FOUND: AtomicU32 = AtomicU32::new(0);
+/// So often it comes at most.
+const LONGEST_STORM: u32 = 500;
+/// From the storm's timer to the next: that leaves some time to a thread, but none beside a step of a walk.
+const BETWEEN: Cycles = Cycles::new(450);
+
+/// Comes again and again, as long as the test's thread is about to wait.
+fn storms(_: usize, _: Expiry) {
+    let nr = NR_EXPIRED.fetch_add(1, Relaxed);
+    if IS_LOCKING.load(Relaxed) != 0
+        && nr < LONGEST_STORM
+        && let Some(storm) = STORM.get()
+    {
+        storm.arm(Instant::now() + BETWEEN);
+    }
+}
+
+/// Begins such a storm, and a walk from who wants mutex 0.
+fn storms_and_walks(_: usize, _: Expiry) {
+    NR_EXPIRED.store(0, Relaxed);
+    if let (Some(storm), Some(thread)) = (STORM.get(), THREADS[0].get()) {
+        storm.arm(Instant::now());
+        let priority = thread.priority().unwrap_or(0);
+        let _ = thread.set_priority(if priority == PRIORITY - 20 {
+            PRIORITY - 21
+        } else {
+            PRIORITY - 20
+        });
+    }
+}
+
 target_test! {
+    /// A walk in interrupts comes upon a circle of owners that its last thread has yet to find: it ends, however little time
+    /// other interrupts leave, and that thread finds the circle.
+    fn around_a_circle(Alone) {
+        STORM.call_once(|| Timer::new(storms, 0).expect("there are timers left"));
+        let one = MUTEXES[1].lock()?;
+        let threads = [
+            spawn(0, PRIORITY + 1, has_0_wants_1, 0)?,
+            spawn(1, PRIORITY + 1, wants_0, 0)?,
+        ];
+        GO.take()?;
+        threads[0].set_priority(PRIORITY - 10)?;
+        threads[1].set_priority(PRIORITY - 20)?;
+        THREADS[0].call_once(|| threads[1]);
+        at_every_instruction(
+            storms_and_walks,
+            || {
+                IS_LOCKING.store(1, Relaxed);
+                let result = MUTEXES[0].lock();
+                IS_LOCKING.store(0, Relaxed);
+                NR_FOUND.fetch_add(u32::from(result.err() == Some(Error::Deadlock)), Relaxed);
+            },
+            |arrival| {
+                check_eq!((arrival + 1) as u32, NR_FOUND.load(Relaxed));
+                check!(NR_EXPIRED.load(Relaxed) < LONGEST_STORM, "a walk without an end, {arrival}");
+                Ok(())
+            },
+        )?;
+        drop(one);
+        join(&threads)?;
+        Ok(())
+    }
+
     /// A thread that is about to wait for a mutex is raised at any instruction of that.
     fn raised_before_its_wait(Alone) {
         is_raised_meanwhile(PRIORITY, |_, expiry| gives(0, expiry))

@@ -41,7 +41,7 @@ pub enum Mark {
 const ENTRIES: [(&str, u8); 4] = [
     ("takt_irq_timer", 0x50),
     ("takt_irq_kick", 0x51),
-    ("takt_irq_early_timer", 0x52),
+    ("takt_irq_early_timer", 0x4f),
     ("takt_irq_spurious", 0xff),
 ];
 /// The way to a lock of the kernel's, and the one back.
