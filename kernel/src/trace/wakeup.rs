@@ -62,6 +62,9 @@ pub(super) fn woken(place: u32, t: &Tcb) {
         cpu.tid.store(u32::from(t.tid.raw()) | SOME, Relaxed);
         cpu.place.store(place, Relaxed);
         cpu.since.store(now(t.cpu));
+    } else if cpu.tid.load(Relaxed) == u32::from(t.tid.raw()) | SOME {
+        // It was suspended meanwhile, and is meant to wait now.
+        cpu.tid.store(0, Relaxed);
     }
 }
 

@@ -286,6 +286,25 @@ target_test! {
         Ok(())
     }
 
+    /// Nor is it where the thread, once it is resumed, is less important than the running one: then it is not followed.
+    fn wakeup_of_a_thread_that_was_suspended_and_waits(Shared) {
+        let (thread, me) = (spawn(0, PRIORITY + 5, parked, 0)?, thread::current());
+        choose("wakeup")?;
+        let guard = preempt::disable();
+        let _ = thread.unpark();
+        let _ = thread.suspend();
+        me.set_priority(PRIORITY + 9)?;
+        drop(guard);
+        burn(LONG);
+        let _ = thread.resume();
+        me.set_priority(PRIORITY)?;
+        let last = latency::last();
+        choose("nop")?;
+        join(&[thread])?;
+        check!(last.is_none_or(|latency| latency.cycles < LONG), "{last:?}");
+        Ok(())
+    }
+
     /// Guards inside guards neither begin nor end a stretch.
     fn nested_preempt_guards(Shared) {
         #[inline(never)]
