@@ -95,26 +95,27 @@ impl Slot {
     }
 }
 
-/// What an event means to the decoder. It goes by the class: its name, and fields of certain names.
+/// What an event means to the decoder. It goes by the event's system, which is the kernel's, and its class: its name, and fields of
+/// certain names. An application's own class may be called as one of these, above all one that is called as its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Nothing special.
     Plain,
     /// The upper half of the TSC has changed.
     Clock,
-    /// Another thread runs from now on: class `sched_switch`, field `next`.
+    /// Another thread runs from now on: class `sched_switch` of `sched`, field `next`.
     Switch {
         /// The number of the field.
         next: usize,
     },
-    /// A thread gets a name: class `thread_name`, fields `tid` and `comm`.
+    /// A thread gets a name: class `thread_name` of `sched`, fields `tid` and `comm`.
     Name {
         /// The number of the field with the thread.
         tid: usize,
         /// The number of the field with the name.
         comm: usize,
     },
-    /// An interrupt's handler gets a name: class `irq_name`, fields `vector` and `name`.
+    /// An interrupt's handler gets a name: class `irq_name` of `irq`, fields `vector` and `name`.
     IrqName {
         /// The number of the field with the vector.
         vector: usize,
@@ -273,18 +274,28 @@ impl<'a> Lines<'a> {
         for line in text.lines() {
             let (key, rest) = line.split_once(' ').unwrap_or((line, ""));
             match key {
+                // Documentation comes last, and need not have a word before each of its lines.
+                _ if !lines.doc.is_empty() => lines.doc.push(doc(line).unwrap_or(line)),
                 "event" => lines.event = Some(rest),
                 "class" => lines.class = Some(rest),
                 "layout" => lines.layout = Some(rest),
                 "field" => lines.fields.push(rest),
                 "print" => lines.print = rest,
-                "doc" => lines.doc.push(rest),
-                _ if !lines.doc.is_empty() => lines.doc.push(line),
+                // The word alone, or a comment that begins without a space.
+                _ if key.starts_with("doc") => {
+                    lines.doc.push(doc(line).unwrap_or(&line["doc".len()..]));
+                }
                 _ => return Err(format!("`{line}` begins with no known word")),
             }
         }
         Ok(lines)
     }
+}
+
+/// The text of a line that begins with the word `doc`.
+fn doc(line: &str) -> Option<&str> {
+    let text = line.strip_prefix("doc")?;
+    text.strip_prefix(' ').or(text.is_empty().then_some(""))
 }
 
 impl EventDef {
@@ -306,14 +317,18 @@ impl EventDef {
         let (fields, words) = fields(&lines.fields, layout)?;
         let find = |name: &str| fields.iter().position(|field| field.name == name);
         let print = Template::parse(lines.print, find)?;
-        let role = match class.as_str() {
+        let event_at = name.find(':').map_or(0, |colon| colon + 1);
+        let system = name[..event_at].trim_end_matches(':');
+        let role = match (system, class.as_str()) {
             _ if id == CLOCK_ID => Role::Clock,
-            "sched_switch" => find("next").map_or(Role::Plain, |next| Role::Switch { next }),
-            "function" => Role::Function,
-            "print" | "timerlat" => Role::Print,
-            "osnoise" => Role::Osnoise,
-            "function_context" => Role::FunctionContext,
-            "kernel_stack" => match fields.last() {
+            ("sched", "sched_switch") => {
+                find("next").map_or(Role::Plain, |next| Role::Switch { next })
+            }
+            ("ftrace", "function") => Role::Function,
+            ("ftrace", "print" | "timerlat") => Role::Print,
+            ("ftrace", "osnoise") => Role::Osnoise,
+            ("ftrace", "function_context") => Role::FunctionContext,
+            ("ftrace", "kernel_stack") => match fields.last() {
                 Some(FieldDef {
                     slot: Slot::Sequence { .. },
                     ty: FieldType::Symbol,
@@ -323,17 +338,16 @@ impl EventDef {
                 },
                 _ => Role::Plain,
             },
-            "irq_name" => match (find("vector"), find("name")) {
+            ("irq", "irq_name") => match (find("vector"), find("name")) {
                 (Some(vector), Some(name)) => Role::IrqName { vector, name },
                 _ => Role::Plain,
             },
-            "thread_name" => match (find("tid"), find("comm")) {
+            ("sched", "thread_name") => match (find("tid"), find("comm")) {
                 (Some(tid), Some(comm)) => Role::Name { tid, comm },
                 _ => Role::Plain,
             },
             _ => Role::Plain,
         };
-        let event_at = name.find(':').map_or(0, |colon| colon + 1);
         Ok(Self {
             id,
             name,

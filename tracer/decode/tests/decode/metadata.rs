@@ -152,6 +152,59 @@ fn what_cannot_be_understood_is_refused_with_offset_and_reason() {
     );
 }
 
+#[test]
+fn a_class_of_an_applications_is_none_of_the_kernels() {
+    let role = |name: &str, class: &str| {
+        let bytes = entry(
+            1,
+            name,
+            &format!("class {class}\nlayout wide\nfield next 8 u\nprint {{next}}\n"),
+        );
+        EventTable::parse(&bytes).unwrap().get(1).unwrap().role
+    };
+    assert_eq!(
+        role("sched:sched_switch", "sched_switch"),
+        Role::Switch { next: 0 }
+    );
+    for class in [
+        "function",
+        "function_context",
+        "print",
+        "osnoise",
+        "timerlat",
+    ] {
+        assert_ne!(role(&format!("ftrace:{class}"), class), Role::Plain);
+        assert_eq!(role(&format!("demo:{class}"), class), Role::Plain);
+    }
+    assert_eq!(role("demo:sched_switch", "sched_switch"), Role::Plain);
+}
+
+#[test]
+fn documentation_is_none_of_the_other_lines() {
+    let doc = |text: &str| {
+        let text = format!("event a:b\nclass c\nlayout wide\nfield x 8 u\nprint x={{x}}\n{text}");
+        let bytes = [
+            &1u64.to_le_bytes()[..],
+            &(text.len() as u64).to_le_bytes(),
+            text.as_bytes(),
+            &[0; 8],
+        ]
+        .concat();
+        let table = EventTable::parse(&bytes[..16 + text.len().next_multiple_of(8)]).unwrap();
+        let event = table.get(1).unwrap();
+        assert_eq!((event.fields.len(), event.class.as_str()), (1, "c"));
+        event.doc.clone()
+    };
+    assert_eq!(
+        doc("doc Emitted.\ndoc\ndoc At once.\n"),
+        "Emitted.\n\nAt once."
+    );
+    let lines =
+        "class of its own\nprint is what stands here {y}\nfield y 8 u\nlayout core8\ndocuments";
+    assert_eq!(doc(&format!("doc\n{lines}\n")), format!("\n{lines}"));
+    assert_eq!(doc("docEmitted.\n"), "Emitted.");
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_metadata_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
