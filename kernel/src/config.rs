@@ -59,7 +59,7 @@ const _: () = assert!(
     "TAKT_MAX_THREADS and TAKT_MAX_TIMERS are more than 2047 together, or with tasks 1919"
 );
 
-/// Bytes of a trace sub-buffer: a power of two.
+/// Bytes of a trace sub-buffer: a power of two from 1024 to 8 MiB, so that every record has room.
 pub const TRACE_SUB_SIZE: usize = if TRACE { SUB_SIZE } else { 64 };
 const SUB_SIZE: usize = number(option_env!("TAKT_TRACE_SUB_SIZE"), 4096);
 
@@ -210,3 +210,7 @@ const _: () = assert!(
     "sets of functions are whole words"
 );
 const _: () = assert!(TRACE_SUB_SIZE.is_power_of_two() && TRACE_NR_SUBS.is_power_of_two());
+const _: () = assert!(
+    !TRACE || TRACE_SUB_SIZE >= 1024,
+    "TAKT_TRACE_SUB_SIZE is below 1024: a record that has no room would be written for ever"
+);
