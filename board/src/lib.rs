@@ -97,8 +97,25 @@ macro_rules! entry {
             $crate::__panic(info)
         }
 
+        const _: () = $crate::__is_no_toolchains($crate::__core::module_path!());
+
         $crate::__declared!();
     };
+}
+
+/// For [`entry!`]: what the toolchain's `core` may do with SSE registers is known by its name (`takt.ld`).
+///
+/// # Panics
+/// If this is a module of a crate of that name.
+#[doc(hidden)]
+pub const fn __is_no_toolchains(path: &str) {
+    assert!(
+        !matches!(
+            path.as_bytes(),
+            b"core" | [b'c', b'o', b'r', b'e', b':', ..]
+        ),
+        "the image's crate is called as the toolchain's `core`: give it another name"
+    );
 }
 
 /// For [`entry!`].
@@ -112,4 +129,19 @@ pub use takt_kernel::fault::panic as __panic;
 #[macro_export]
 macro_rules! __declared {
     () => {};
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn other_crates_have_other_names() {
+        super::__is_no_toolchains("core_temperature::main");
+        super::__is_no_toolchains("demo::core");
+    }
+
+    #[test]
+    #[should_panic = "give it another name"]
+    fn an_image_is_not_called_core() {
+        super::__is_no_toolchains("core::main");
+    }
 }
