@@ -17,6 +17,7 @@ use crate::arch::{percpu, proof};
 use crate::clock::{Cycles, Instant, Nanos};
 use crate::compact::apart;
 use crate::error::Error;
+use crate::lock;
 use crate::section;
 use crate::thread::create::Builder;
 use crate::thread::handle::Thread;
@@ -56,13 +57,16 @@ pub const LONGEST_WINDOW: Nanos = Nanos::from_secs(10);
 /// [`Error::InvalidArgument`] unless the width is above 0 and below the window, and that at most [`LONGEST_WINDOW`].
 ///
 /// # Context
-/// Any. Takes effect with the next window.
+/// Threads and interrupt handlers. Takes effect with the next window.
 pub fn set_window(window: Nanos, width: Nanos) -> Result<(), Error> {
     if width == Nanos::ZERO || width >= window || window > LONGEST_WINDOW {
         return Err(Error::InvalidArgument);
     }
+    // Both together: of two that set them one is the last.
+    let section = section::own().lock(|| lock::of_number(0));
     WINDOW.store(window.get(), Relaxed);
     WIDTH.store(width.get(), Relaxed);
+    section.leave_quietly();
     Ok(())
 }
 

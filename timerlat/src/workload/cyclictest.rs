@@ -20,9 +20,6 @@ const NAMES: [&str; MAX_SLOTS] = [
 
 /// Starts the threads, spread over the measured CPUs; says how many.
 pub(super) fn start(config: &Config) -> Result<u32, Error> {
-    if config.threads == 0 || config.threads as usize > MAX_SLOTS {
-        return Err(Error::InvalidArgument);
-    }
     let is_measured = |cpu: &usize| config.cpus.has(*cpu) && takt_kernel::smp::is_online(*cpu);
     let mut cpus = (0..MAX_SLOTS).filter(is_measured).cycle();
     for (n, name) in NAMES.iter().enumerate().take(config.threads as usize) {

@@ -65,6 +65,10 @@ const _: () = assert!(
 
 /// What the measured threads share, as plain words so that the interrupt reads them without ado.
 struct Shared {
+    /// An interrupt's latency that is longer is looked at: above [`stop_irq`](Self::stop_irq), or above what a record has room for.
+    long_irq: AtomicCycles,
+    /// The same of a thread.
+    long_thread: AtomicCycles,
     stop_irq: AtomicCycles,
     stop_thread: AtomicCycles,
     period: AtomicCycles,
@@ -75,6 +79,8 @@ struct Shared {
 }
 
 static SHARED: Shared = Shared {
+    long_irq: AtomicCycles::new(Cycles::MAX),
+    long_thread: AtomicCycles::new(Cycles::MAX),
     stop_irq: AtomicCycles::new(Cycles::MAX),
     stop_thread: AtomicCycles::new(Cycles::MAX),
     period: AtomicCycles::new(Cycles::ZERO),
@@ -108,15 +114,37 @@ fn stop_now() {
 #[inline(always)]
 fn thread_ran(slot: usize, seq: u32, due: Instant, ran_at: Instant) {
     let latency = ran_at.wrapping_since(due);
+    if latency > SHARED.long_thread.load() {
+        return thread_ran_late(slot, seq, due, ran_at);
+    }
     trace_event_irqs_on!(
         events::timerlat_thread,
         slot as u32,
         seq,
         latency.get() as u32
     );
+}
+
+#[cold]
+#[inline(never)]
+fn thread_ran_late(slot: usize, seq: u32, due: Instant, ran_at: Instant) {
+    if ran_at < due {
+        // Somebody else has woken it.
+        return;
+    }
+    let latency = ran_at.wrapping_since(due);
+    trace_event_irqs_on!(events::timerlat_thread, slot as u32, seq, recorded(latency));
     if latency > SHARED.stop_thread.load() {
         threshold_hit(Measure::Thread, slot, latency, u64::from(seq));
     }
+}
+
+/// The longest latency that a record has room for.
+const LONGEST_RECORDED: Cycles = Cycles::new(u32::MAX as u64);
+
+/// A latency as it is recorded: what is longer than there is room for is the longest of them.
+fn recorded(latency: Cycles) -> u32 {
+    latency.min(LONGEST_RECORDED).get() as u32
 }
 
 /// A latency above its threshold: stops tracing first, so that the trace ends with the culprit.
@@ -209,10 +237,10 @@ fn skip(slot: &SlotStats, next: Instant, after: Instant, period: Cycles) -> Inst
 ///
 /// # Errors
 /// What creating a thread or timer may fail with; [`Error::InvalidArgument`] if no measured CPU runs or a number is
-/// out of range.
+/// out of range; [`Error::InvalidState`] if a workload has begun in this boot.
 ///
 /// # Context
-/// A thread of middling priority: below the measured ones, above the loads.
+/// A thread of middling priority: below the measured ones, above the loads. Once in a boot.
 pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(), Error> {
     let cpus = (0..MAX_SLOTS)
         .filter(|cpu| config.cpus.has(*cpu) && smp::is_online(*cpu))
@@ -240,8 +268,11 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
     ];
     let is_too_long =
         times.into_iter().any(|ns| ns > LONGEST.get()) || config.plant_ns > LONGEST_SECTION.get();
+    let has_slots = config.workload != Workload::Cyclictest
+        || (1..=MAX_SLOTS).contains(&(config.threads as usize));
     if is_endless
         || is_too_long
+        || !has_slots
         || cpus == 0
         || period == Cycles::ZERO
         || config.prio == 0
@@ -249,14 +280,20 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
     {
         return Err(Error::InvalidArgument);
     }
+    if STATUS.get().is_some() {
+        return Err(Error::InvalidState);
+    }
     STATUS.set(status);
     HOOKS.set(hooks);
     let limit = |ns: u64| match ns {
         0 => Cycles::MAX,
         ns => cycles(ns),
     };
-    SHARED.stop_irq.store(limit(config.stop_irq_ns));
-    SHARED.stop_thread.store(limit(config.stop_thread_ns));
+    let (stop_irq, stop_thread) = (limit(config.stop_irq_ns), limit(config.stop_thread_ns));
+    SHARED.stop_irq.store(stop_irq);
+    SHARED.stop_thread.store(stop_thread);
+    SHARED.long_irq.store(stop_irq.min(LONGEST_RECORDED));
+    SHARED.long_thread.store(stop_thread.min(LONGEST_RECORDED));
     SHARED.period.store(period);
     // The threads are set up before the first activation.
     let lead = cycles(1_000_000).max(period);

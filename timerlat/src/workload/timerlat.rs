@@ -12,7 +12,9 @@ use takt_kernel::thread;
 use takt_kernel::time::{AtomicCycles, Cycles, Expiry, Instant, Timer};
 use takt_kernel::{Error, smp, trace_event_irqs_off};
 
-use super::{SHARED, account, ended, events, is_over, spawn, status, thread_ran, threshold_hit};
+use super::{
+    SHARED, account, ended, events, is_over, recorded, spawn, status, thread_ran, threshold_hit,
+};
 use crate::config::Config;
 use crate::stats::{MAX_SLOTS, Measure};
 
@@ -59,17 +61,19 @@ pub(super) fn expired(slot: usize, expiry: Expiry) {
     let latency = expiry.at.wrapping_since(expiry.deadline);
     instance.irq_latency.store(latency);
     let seq = instance.seq.load(Relaxed);
-    if latency > SHARED.stop_irq.load() {
-        return expired_too_late(slot, seq, latency);
+    if latency > SHARED.long_irq.load() {
+        return expired_late(slot, seq, latency);
     }
     trace_event_irqs_off!(events::timerlat_irq, slot as u32, seq, latency.get() as u32);
 }
 
 /// The sample above the threshold is recorded, and then nothing more.
 #[cold]
-fn expired_too_late(slot: usize, seq: u32, latency: Cycles) {
-    trace_event_irqs_off!(events::timerlat_irq, slot as u32, seq, latency.get() as u32);
-    threshold_hit(Measure::Irq, slot, latency, u64::from(seq));
+fn expired_late(slot: usize, seq: u32, latency: Cycles) {
+    trace_event_irqs_off!(events::timerlat_irq, slot as u32, seq, recorded(latency));
+    if latency > SHARED.stop_irq.load() {
+        threshold_hit(Measure::Irq, slot, latency, u64::from(seq));
+    }
 }
 
 fn thread_main(slot: usize) {

@@ -14,8 +14,8 @@ use takt_kernel::{Error, smp, thread, trace_event_irqs_on};
 
 use super::timerlat::{INSTANCES, expired, first};
 use super::{
-    SHARED, StartTasks, advance, ended, events, hooks, is_measured, is_over, record, skip, status,
-    stop_now, thread_ran, threshold_hit,
+    SHARED, StartTasks, advance, ended, events, hooks, is_measured, is_over, record, recorded,
+    skip, status, stop_now, thread_ran, threshold_hit,
 };
 use crate::config::{Config, CpuMask};
 use crate::stats::{MAX_SLOTS, Measure, SlotStats};
@@ -153,9 +153,10 @@ fn next(cpu: usize, back: Option<Instant>, _ran_at: Instant) -> Option<Instant> 
     if let Some(now) = back {
         let latency = now.wrapping_since(due);
         let seq = INSTANCES[cpu % MAX_SLOTS].seq.load(Relaxed);
-        trace_event_irqs_on!(events::timerlat_user, cpu as u32, seq, latency.get() as u32);
-        if latency > SHARED.stop_thread.load() {
-            threshold_hit(Measure::User, cpu, latency, u64::from(seq));
+        if latency > SHARED.long_thread.load() {
+            returned_late(cpu, seq, due, now);
+        } else {
+            trace_event_irqs_on!(events::timerlat_user, cpu as u32, seq, latency.get() as u32);
         }
         if is_measured(due) && now >= due {
             status().user[cpu % MAX_SLOTS].record(latency.to_nanos().get());
@@ -165,6 +166,19 @@ fn next(cpu: usize, back: Option<Instant>, _ran_at: Instant) -> Option<Instant> 
         due = first_of(cpu, stats, Instant::now());
     }
     next_activation(cpu, due)
+}
+
+#[cold]
+#[inline(never)]
+fn returned_late(cpu: usize, seq: u32, due: Instant, now: Instant) {
+    if now < due {
+        return;
+    }
+    let latency = now.wrapping_since(due);
+    trace_event_irqs_on!(events::timerlat_user, cpu as u32, seq, recorded(latency));
+    if latency > SHARED.stop_thread.load() {
+        threshold_hit(Measure::User, cpu, latency, u64::from(seq));
+    }
 }
 
 /// The thread says when it ran.

@@ -39,5 +39,6 @@ mod tracing;
 mod triggers;
 mod walks;
 mod wires;
+mod workload;
 
 takt_board::entry!(takt_tests::harness::main);
