@@ -234,3 +234,31 @@ fn far_deadlines_are_in_nobodys_way() {
         );
     }
 }
+
+/// However many stand at the end of time, and so however long it takes to find a place there: a search that is long now and then, since
+/// some timers lie close together, does not change how long slots are.
+#[test]
+fn many_far_deadlines_wear_no_patience_out() {
+    let mut queue = Box::new(TimerQueue::<u64, 512>::new());
+    for id in 1..=200 {
+        let _ = queue.insert(tid(id), u64::from(id) * 10_000);
+    }
+    for id in 201..=220 {
+        let _ = queue.insert(tid(id), 1_000_000 + u64::from(id));
+    }
+    let (mut nr, mut nr_long) = (0, 0);
+    for round in 0..2000 {
+        for nr in 0..20 {
+            let id = tid(300 + (round as u16 * 20 + nr) % 150);
+            let _ = steps_of(&mut queue, id, (1 << 60) + u64::from(id.raw()));
+        }
+        steps_to(&mut queue, 1_000_205);
+        for at in 0..16 {
+            let near = (round * 16 + at) * 7919 % 2_000_000;
+            nr += 1;
+            nr_long += usize::from(steps_to(&mut queue, near) > 3);
+        }
+    }
+    println!("{nr_long} of {nr} took longer");
+    assert!(100 * nr_long <= nr, "{nr_long} of {nr} took longer");
+}
