@@ -16,6 +16,7 @@ use core::panic::Location;
 use embedded_io::Write as _;
 use heapless::String;
 use takt_board::cmdline::CommandLine;
+use takt_board::lock::IrqLock;
 use takt_board::serial::Serial;
 pub use takt_kernel::Error;
 use takt_kernel::time::{Instant, Nanos};
@@ -81,7 +82,7 @@ impl Test {
 pub type Outcome = Result<(), Failure>;
 
 /// What the last failure was about. Apart from it, so that an outcome is small.
-static MESSAGE: spin::Mutex<String<320>> = spin::Mutex::new(String::new());
+static MESSAGE: IrqLock<String<320>> = IrqLock::new(String::new());
 
 /// Where something was not as it should be. What it was is kept until the next failure.
 #[derive(Clone, Copy, Debug)]
@@ -94,10 +95,10 @@ impl Failure {
     #[track_caller]
     #[must_use]
     pub fn new(message: fmt::Arguments<'_>) -> Self {
-        let mut text = MESSAGE.lock();
-        text.clear();
-        // What does not fit is cut.
+        // Without the lock: what formats itself may fail a check, or never end. What does not fit is cut.
+        let mut text = String::new();
         let _ = text.write_fmt(message);
+        MESSAGE.with(|last| *last = text);
         Self {
             place: Location::caller(),
         }
@@ -332,7 +333,8 @@ pub fn run(tests: impl Iterator<Item = &'static Test>, before_each: fn()) -> boo
             Err(Failure { place }) => {
                 failed += 1;
                 let (file, line) = (place.file(), place.line());
-                print(format_args!("FAILED: {file}:{line}: {}\n", MESSAGE.lock()));
+                let message = MESSAGE.with(|last| last.clone());
+                print(format_args!("FAILED: {file}:{line}: {message}\n"));
                 if left_behind() != 0 {
                     // Whatever it left would disturb the others: the host boots again for those.
                     return false;

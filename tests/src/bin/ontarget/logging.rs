@@ -1,5 +1,7 @@
 //! Logging keeps nobody waiting.
 
+use core::fmt;
+
 use takt_kernel::time::Nanos;
 use takt_kernel::trace::latency;
 use takt_kernel::trace::{self, set_tracer};
@@ -18,7 +20,23 @@ fn longest(tracer: &str) -> Result<Nanos, Failure> {
     Ok(longest)
 }
 
+/// Fails a check while it is formatted.
+struct Fails;
+
+impl fmt::Display for Fails {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let _ = Failure::new(format_args!("a check within"));
+        f.write_str("fails")
+    }
+}
+
 target_test! {
+    /// What a failure is about may fail a check itself.
+    fn a_failure_within_another(Alone) {
+        let _ = Failure::new(format_args!("{Fails}"));
+        Ok(())
+    }
+
     /// A message has interrupts off for one short step at a time, and preemption at no time else.
     fn messages_are_made_with_interrupts_on(Shared) {
         let (irqs, preemption) = (longest("irqsoff")?.get(), longest("preemptirqsoff")?.get());
