@@ -7,9 +7,12 @@ use core::sync::atomic::{
 };
 
 use crate::arch::interrupts::KICK_VECTOR;
+use crate::arch::percpu::CpuRef;
 use crate::arch::{apic, percpu};
 use crate::clock::Instant;
+use crate::cpus;
 use crate::error::Error;
+use crate::other_cpu;
 use crate::probe::{self, trace};
 use crate::thread::tcb::TcbRef;
 use takt_tracer::wire::KERNEL_IRQS;
@@ -135,12 +138,15 @@ impl Irq {
     /// comes any more.
     ///
     /// # Context
-    /// Any but NMIs.
+    /// Any but NMIs. Waits for each other CPU to take an interrupt.
     pub fn release(self) {
         let index = usize::from(self.vector - FIRST_DEVICE_VECTOR);
-        // The argument stays: another CPU may have read the handler and not yet that.
         let unexpected = unexpected as Handler as *mut ();
         HANDLERS[index].handler.store(unexpected, Relaxed);
+        // Another CPU's stub may have read the handler and not yet the argument, which the next one's replaces.
+        for cpu in cpus::bits(cpus::online()) {
+            other_cpu::call(|| CpuRef::of(cpu), || {});
+        }
         REGISTERED.fetch_and(!(1 << index), Release);
     }
 
