@@ -58,10 +58,13 @@ fn lent_by(scheduled: &Scheduled, waiter: TcbRef) -> Charged {
 /// `prev` is left. Only what is noted of those that wait to be served is asked for, and the short ways of messages, which are not
 /// charged, note nothing.
 pub(crate) fn left(scheduled: &mut Scheduled, prev: TcbRef) {
-    let t = scheduled.thread(prev);
-    if t.blocked_on.is_null() {
-        t.account = None;
-    }
+    let lends = !scheduled.look_at(prev).blocked_on.is_null();
+    scheduled.thread(prev).account = if lends {
+        // Not the one that it was charged to: who lent that may have its reply by now.
+        account_of(scheduled, prev)
+    } else {
+        None
+    };
 }
 
 /// `next` is about to run.

@@ -27,6 +27,7 @@ use crate::arch::lock_prefix::locked_if_smp;
 use crate::arch::percpu::{self, CpuRef};
 use crate::clock::Instant;
 use crate::config::{MAX_THREADS, MAX_TIMERS};
+use crate::cpus::is_smp;
 use crate::lock::{self, NR_LOCKS};
 use crate::other_cpu;
 use crate::section::{self, Any, Kernel, Kind, Scheduled, Section};
@@ -178,12 +179,21 @@ static TURN: AtomicU32 = AtomicU32::new(0);
 /// At these threads walks along chains of owners are to go on.
 static WALKS: ThreadSet = ThreadSet::new();
 
+/// Leaves a walk that begins at this thread. It has come behind no other, whatever one of another CPU has that goes on here.
+#[inline(always)]
+fn begin_walk(tid: ThreadId) {
+    if is_smp!() {
+        other_cpu::note_walk(tid, 0);
+    }
+    WALKS.insert(tid);
+}
+
 /// Leaves a walk, from this thread on, to the timer.
 #[cfg(feature = "tasks")]
 #[cold]
 #[inline(never)]
 pub(crate) fn walk_on(tid: ThreadId) {
-    WALKS.insert(tid);
+    begin_walk(tid);
     arm(section::own());
 }
 
@@ -191,7 +201,7 @@ pub(crate) fn walk_on(tid: ThreadId) {
 #[cold]
 #[inline(never)]
 pub(crate) fn walk_behind(tid: ThreadId, nr_visited: u8) {
-    other_cpu::nr_visited_of(tid).store(nr_visited, Relaxed);
+    other_cpu::note_walk(tid, nr_visited);
     WALKS.insert(tid);
     arm(section::own());
 }
@@ -204,7 +214,7 @@ pub(crate) fn walk_behind(tid: ThreadId, nr_visited: u8) {
 #[cold]
 #[inline(never)]
 pub(crate) fn walk_on_and_enable<G>(tid: ThreadId, guard: G) {
-    WALKS.insert(tid);
+    begin_walk(tid);
     let section = section::own();
     drop(guard);
     arm(section);
@@ -262,7 +272,7 @@ pub(crate) fn refill(scheduled: &mut Scheduled, number: usize) {
 /// Leaves a walk, from this thread on, to the timer. In the timer's interrupt.
 #[cfg(feature = "tasks")]
 pub(crate) fn walk_at_expiry(scheduled: &mut Scheduled, tid: ThreadId) {
-    WALKS.insert(tid);
+    begin_walk(tid);
     arm_at_expiry(scheduled);
 }
 

@@ -36,7 +36,8 @@ struct Inbox {
 }
 
 /// Behind how many others walks that are to go on have come to each thread: so one that goes around, between CPUs or in one
-/// interrupt after the other, comes to an end. 0 of one that begins there. Of two walks at once one may end as the longer would.
+/// interrupt after the other, comes to an end. Two walks at once are one from there on, which ends as the one that has come less far.
+/// The complement, so that 0 is where no walk is to go on, or one that begins.
 static NR_VISITED: [AtomicU8; MAX_THREADS] = [const { AtomicU8::new(0) }; MAX_THREADS];
 
 static INBOXES: [Inbox; MAX_CPUS] = [const {
@@ -90,7 +91,7 @@ pub(crate) fn wake(thread: TcbRef) {
 #[cold]
 #[inline(never)]
 pub(crate) fn walk(thread: TcbRef, nr_visited: u8) {
-    nr_visited_of(thread.tid()).store(nr_visited, Relaxed);
+    note_walk(thread.tid(), nr_visited);
     // Read once: the block may become another CPU's thread's.
     let cpu = thread.cpu();
     if inbox_of(cpu).walks.insert(thread.tid()) {
@@ -193,16 +194,24 @@ pub(crate) fn for_each_walk(this: CpuRef, mut act: impl FnMut(ThreadId, u8)) {
         .take_all(|tid| act(tid, take_nr_visited(tid)));
 }
 
-/// Behind how many others a walk that goes on now has come to a thread. The next one begins there, unless it says otherwise.
+/// Behind how many others a walk that goes on now has come to a thread.
 pub(crate) fn take_nr_visited(tid: ThreadId) -> u8 {
     let place = nr_visited_of(tid);
-    let nr_visited = place.load(Relaxed);
+    let noted = place.load(Relaxed);
     place.store(0, Relaxed);
-    nr_visited
+    if noted == 0 { 0 } else { !noted }
+}
+
+/// A walk is to go on at a thread, behind so many others.
+pub(crate) fn note_walk(tid: ThreadId, nr_visited: u8) {
+    let place = nr_visited_of(tid);
+    if !nr_visited > place.load(Relaxed) {
+        place.store(!nr_visited, Relaxed);
+    }
 }
 
 /// See [`NR_VISITED`].
-pub(crate) fn nr_visited_of(tid: ThreadId) -> &'static AtomicU8 {
+fn nr_visited_of(tid: ThreadId) -> &'static AtomicU8 {
     &NR_VISITED[tid.index() % MAX_THREADS]
 }
 

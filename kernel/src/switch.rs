@@ -432,7 +432,8 @@ fn woken_recorded<K: Kind>(t: TcbRef, mut section: Section<K, Scheduled>) -> Han
 pub(crate) fn wake_taken<K: Kind, D: Due<K>>(mut section: Section<K>, tid: ThreadId) -> Handoff {
     let t = TcbRef::of(tid);
     let block = section.thread(t);
-    if !sched::is_plain_wakeup(block) || probe::is_wakeup_recorded(block) || t.is_elsewhere() {
+    // Asked last: with a tracer that hears of wake-ups it records this one, which is made here then.
+    if !sched::is_plain_wakeup(block) || t.is_elsewhere() || probe::is_wakeup_recorded(block) {
         return wake_taken_watched(section, t);
     }
     sched::end_plain_wait(block);

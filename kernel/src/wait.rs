@@ -98,6 +98,17 @@ pub(crate) fn announce(kernel: &mut Kernel, me: TcbRef, waiters: &Waiters, wait:
     stand_in(kernel, me, waiters, wait);
 }
 
+/// The same in a queue in which no other waits.
+#[inline(always)]
+pub(crate) fn announce_first(kernel: &mut Kernel, me: TcbRef, waiters: &Waiters, wait: Wait) {
+    begin(kernel, me);
+    let t = kernel.thread(me);
+    let (tid, prio) = (t.tid, t.prio);
+    t.wait_prio = prio;
+    kernel.waiting(waiters).0.push_first(tid, prio);
+    wait_for(kernel, me, wait, waiters);
+}
+
 /// The same in no queue.
 #[inline(always)]
 pub(crate) fn announce_alone(scheduled: &mut Scheduled, wait: Wait) {

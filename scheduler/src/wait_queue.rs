@@ -80,10 +80,17 @@ impl WaitQueue {
     ) {
         debug_assert!(tid.raw() != 0, "the idle thread cannot wait");
         if self.is_empty() {
-            self.sole = Sole::new(tid, prio);
+            self.push_first(tid, prio);
         } else {
             self.push_further(links, tid, prio);
         }
+    }
+
+    /// Queues a thread where there is no other.
+    #[inline(always)]
+    pub const fn push_first(&mut self, tid: ThreadId, prio: Priority) {
+        debug_assert!(self.is_empty(), "others wait");
+        self.sole = Sole::new(tid, prio);
     }
 
     #[inline(never)]

@@ -275,7 +275,11 @@ fn end_in_steps(section: Section<Any, Scheduled>) -> Handoff {
 pub(super) fn end_inheritance(me: TcbRef) {
     if me.prio() != me.base() {
         let _ = walk(me.tid());
+        return;
     }
+    // Who waited for it may have lent it a budget and no priority.
+    #[cfg(feature = "tasks")]
+    budget::waiters_changed(me);
 }
 
 /// The owner of the mutex that a thread waits for inherits from that thread's new priority; says whether it waits for one.
@@ -305,13 +309,38 @@ impl RawMutex {
         }
     }
 
-    /// The most important waiter may be another one: its owner inherits from that.
+    /// The only waiter is `waiter`, and the first since the mutex was contended.
     #[inline(always)]
-    pub(super) fn note_top(&self, kernel: &mut Kernel, owner: ThreadId) {
+    pub(super) fn note_first(&self, kernel: &mut Kernel, owner: ThreadId, waiter: TcbRef) {
+        let top = kernel.look_at(waiter).prio;
+        debug_assert!(self.top.get().is_none(), "others wait");
+        self.top.set(Some(top));
+        kernel.thread(TcbRef::of(owner)).inherits.add(top);
+    }
+
+    /// `waiter` has come to the others.
+    #[inline(always)]
+    pub(super) fn note_further(&self, kernel: &mut Kernel, owner: ThreadId, waiter: TcbRef) {
+        let prio = kernel.look_at(waiter).prio;
+        let noted = self.top.get();
+        if noted.is_some_and(|noted| !prio.is_more_important_than(noted)) {
+            return;
+        }
+        self.top.set(Some(prio));
+        let inherits = &mut kernel.thread(TcbRef::of(owner)).inherits;
+        if let Some(noted) = noted {
+            inherits.remove(noted);
+        }
+        inherits.add(prio);
+    }
+
+    /// The most important waiter may be another one: its owner inherits from that. Gives its priority.
+    #[inline(always)]
+    pub(super) fn note_top(&self, kernel: &mut Kernel, owner: ThreadId) -> Option<Priority> {
         let top = kernel.waiting(&self.waiters).0.top_priority();
         let noted = self.top.replace(top);
         if noted == top {
-            return;
+            return top;
         }
         let inherits = &mut kernel.thread(TcbRef::of(owner)).inherits;
         if let Some(noted) = noted {
@@ -320,6 +349,7 @@ impl RawMutex {
         if let Some(top) = top {
             inherits.add(top);
         }
+        top
     }
 }
 

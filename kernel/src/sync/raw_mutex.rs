@@ -38,7 +38,7 @@ pub(crate) use super::mutex_state::RawMutex;
 const _: () = assert!(CONTENDED == !HANDLE, "the one bit that no handle has");
 
 /// How many threads of a chain are looked at in one section.
-const CHECKED_AT_ONCE: usize = 4;
+const CHECKED_AT_ONCE: usize = 3;
 
 impl RawMutex {
     /// Whether the calling thread owns it.
@@ -125,11 +125,25 @@ impl RawMutex {
             if owner == me.tid() {
                 return Err(Error::Deadlock);
             }
-            if self.contend(kernel, word, owner) {
+            if word & CONTENDED != 0 {
                 break owner;
+            }
+            if self.contend(kernel, word, owner) {
+                self.begin_to_wait(kernel, me, owner);
+                wait::announce_first(kernel, me, &self.waiters, Wait::Mutex);
+                self.note_first(kernel, owner, me);
+                return Ok(true);
             }
             proof::not_alone!("nobody else takes or gives a mutex meanwhile");
         };
+        self.begin_to_wait(kernel, me, owner);
+        wait::announce(kernel, me, &self.waiters, Wait::Mutex);
+        self.note_further(kernel, owner, me);
+        Ok(true)
+    }
+
+    #[inline(always)]
+    fn begin_to_wait(&self, kernel: &mut Kernel, me: TcbRef, owner: ThreadId) {
         let t = kernel.thread(me);
         t.blocked_on = self;
         trace!(
@@ -138,9 +152,6 @@ impl RawMutex {
             u32::from(t.prio.rank()),
             self as *const Self as u32
         );
-        wait::announce(kernel, me, &self.waiters, Wait::Mutex);
-        self.note_top(kernel, owner);
-        Ok(true)
     }
 
     /// Looks for a circle that the announced wait closes; takes the wait back if there is one. A wait that is over
@@ -230,20 +241,17 @@ impl RawMutex {
         owner
     }
 
-    /// Sets the contended bit and puts the mutex on its owner's list; says whether it still had this word.
+    /// Sets the contended bit, which is not set, and puts the mutex on its owner's list; says whether it still had this word.
     fn contend(&self, kernel: &mut Kernel, word: u32, owner: ThreadId) -> bool {
-        if word & CONTENDED == 0 {
-            let contended = word | CONTENDED;
-            let marked = locked_if_smp!(
+        let marked =
+            locked_if_smp!(
                 self.word
-                    .compare_exchange(word, contended, Relaxed, Relaxed)
+                    .compare_exchange(word, word | CONTENDED, Relaxed, Relaxed)
             );
-            if marked.is_err() {
-                return false;
-            }
+        if marked.is_ok() {
             self.hold(kernel, owner);
         }
-        true
+        marked.is_ok()
     }
 
     /// The running thread, which owns it and is about to end, lets a waiter go, which will see that it is not the owner.
@@ -261,8 +269,7 @@ impl RawMutex {
     fn waiter_left(&self, kernel: &mut Kernel) {
         pi::wait_ended();
         let Some(owner) = self.owner() else { return };
-        self.note_top(kernel, owner);
-        if self.waiters.is_empty(kernel) && !self.is_kept() {
+        if self.note_top(kernel, owner).is_none() && !self.is_kept() {
             self.release(kernel, TcbRef::of(owner));
             locked_if_smp!(self.word.fetch_and(!CONTENDED, Relaxed));
         }

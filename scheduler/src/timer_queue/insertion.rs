@@ -284,6 +284,10 @@ impl<T: Deadline, const N: usize> TimerQueue<T, N> {
             } else {
                 self.next = [first, a, b];
             }
+            if deadline >= self.timer_0 {
+                core::hint::cold_path();
+                return Inserted::Later;
+            }
             return Inserted::Earliest;
         }
         self.next = if deadline < a.deadline {

@@ -57,7 +57,9 @@ impl Model {
                 self.front = Some(id);
             }
         }
-        if self.front == Some(id) {
+        // Timer 0 may have been hastened to a time before those in front.
+        let is_before_0 = |zero: &(u64, u64)| id == 0 || deadline < zero.0;
+        if self.front == Some(id) && self.keys.get(&0).is_none_or(is_before_0) {
             Inserted::Earliest
         } else if was_front {
             Inserted::Moved
@@ -172,6 +174,9 @@ impl Begun {
                 expected => expected,
             };
             assert_eq!(found, expected);
+            if found == Inserted::Earliest {
+                assert_eq!(queue.earliest_deadline(), self.deadline);
+            }
         }
         done.is_some()
     }

@@ -95,6 +95,21 @@ pub(crate) fn run(what: u64) {
                 takt_user::yield_now();
             }
         }
+        // Serves one, and has another one work for so many microseconds once it has replied.
+        21 => {
+            if receive(0, Instant::NEVER).is_err() || reply([0; 6]).is_err() {
+                exit(1);
+            }
+            let other = Peer::new(1);
+            let work = [WORK, (what >> 8) * 1_000, 0, 0, 0, 0];
+            let ended = other.renew().and_then(|()| other.call(work));
+            exit(u64::from(ended.is_err()));
+        }
+        // Asks the server once, when it has slept.
+        23 => {
+            sleep_until(Instant::after(Nanos::from_millis(2)));
+            exit(u64::from(SERVER.call([0; 6]).is_err()));
+        }
         13 => sleep_until(Instant::after(Nanos::from_millis(60))),
         15 => {
             let ends = [[PASS_ON, 0, 0, 0, 0, 0], [0; 6]].map(|it| SERVER.call(it).is_ok());

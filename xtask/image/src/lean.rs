@@ -11,6 +11,7 @@
 
 use std::fmt;
 use std::fs::OpenOptions;
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -84,25 +85,34 @@ type Patch = (usize, Vec<u8>);
 ///
 /// If the file cannot be read or written, or its records make no sense.
 pub fn make(path: &Path) -> Result<Kept> {
-    let elf = Elf::open(path)?;
+    loop {
+        let elf = Elf::open(path)?;
+        let (kept, patches) = look_at(path, &elf)?;
+        if write(&elf, &patches).with_context(|| format!("cannot write to {}", path.display()))? {
+            return Ok(kept);
+        }
+    }
+}
+
+/// What its interrupts keep, and what is to be written for that.
+fn look_at(path: &Path, elf: &Elf) -> Result<(Kept, Vec<Patch>)> {
     // What was linked by another script than an image's may have the records, but has no border.
     let (Some(section), Ok(border)) = (elf.section(BORDER), elf.symbol(END)) else {
-        return Ok(Kept::Unknown);
+        return Ok((Kept::Unknown, Vec::new()));
     };
     let senseless = |section| format!("the section {section} of {} makes no sense", path.display());
-    let mut patches = without_locks(&elf).with_context(|| senseless(LOCKS))?;
-    let found = first_use(&elf, border)?;
+    let mut patches = without_locks(elf).with_context(|| senseless(LOCKS))?;
+    let found = first_use(elf, border)?;
     if found.is_none() {
         for (place, operand) in pairs(section).with_context(|| senseless(BORDER))? {
             let border = (operand as u32).to_le_bytes();
-            patches.push(patch(&elf, place, &border).with_context(|| senseless(BORDER))?);
+            patches.push(patch(elf, place, &border).with_context(|| senseless(BORDER))?);
         }
     }
-    if found.is_none() || first(&elf, uses_mxcsr)?.is_none() {
-        patches.extend(without_mxcsr(&elf).with_context(|| senseless(NO_MXCSR))?);
+    if found.is_none() || first(elf, uses_mxcsr)?.is_none() {
+        patches.extend(without_mxcsr(elf).with_context(|| senseless(NO_MXCSR))?);
     }
-    write(&elf, &patches).with_context(|| format!("cannot write to {}", path.display()))?;
-    Ok(found.map_or(Kept::Two, Kept::All))
+    Ok((found.map_or(Kept::Two, Kept::All), patches))
 }
 
 /// These bytes at an address.
@@ -296,15 +306,16 @@ fn pair(record: [u8; 8]) -> (u64, u64) {
     (word & u64::from(u32::MAX), word >> 32)
 }
 
-/// Writes them, all at once, so that no one finds some of them.
-fn write(elf: &Elf, patches: &[Patch]) -> Result<()> {
+/// Writes them, all at once, so that no one finds some of them; or says that the file is another one by now, which somebody else has
+/// built, and writes nothing.
+fn write(elf: &Elf, patches: &[Patch]) -> Result<bool> {
     let begin = patches.iter().map(|(offset, _)| *offset).min();
     let end = patches
         .iter()
         .map(|(offset, bytes)| offset + bytes.len())
         .max();
     let (Some(begin), Some(end)) = (begin, end) else {
-        return Ok(());
+        return Ok(true);
     };
     let old = &elf.data[begin..end];
     let mut new = old.to_vec();
@@ -312,10 +323,15 @@ fn write(elf: &Elf, patches: &[Patch]) -> Result<()> {
         new[offset - begin..][..bytes.len()].copy_from_slice(bytes);
     }
     if new != old {
-        let file = OpenOptions::new().write(true).open(&elf.path)?;
+        let mut file = OpenOptions::new().read(true).write(true).open(&elf.path)?;
+        let mut data = Vec::new();
+        file.read_to_end(&mut data)?;
+        if data != *elf.data {
+            return Ok(false);
+        }
         file.write_all_at(&new, begin as u64)?;
     }
-    Ok(())
+    Ok(true)
 }
 
 #[cfg(test)]

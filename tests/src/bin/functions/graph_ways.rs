@@ -497,7 +497,7 @@ target_test! {
         let thread = worker::spawn(0, PRIORITY + 1, pong, 0)?;
         function::start_graph()?;
         trace::tracing_on();
-        for _ in 0..100 {
+        for _ in 0..120 {
             THERE.give()?;
             BACK.take()?;
             sleep(Nanos::from_micros(5))?;

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use takt_kernel::config::MIN_RR_QUANTUM;
 use takt_kernel::sync::Semaphore;
 use takt_kernel::thread::count_times;
-use takt_kernel::time::{Instant, Nanos, sleep_until};
+use takt_kernel::time::{Instant, Nanos, Timer, sleep_until};
 use takt_kernel::yield_now;
 use takt_tests::harness::PRIORITY;
 use takt_tests::journal::{note, take};
@@ -19,6 +19,7 @@ const QUANTUM: Nanos = Nanos::new(QUANTUM_NS);
 
 static STOP: AtomicBool = AtomicBool::new(false);
 static TURNS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+static TIMER: spin::Once<Timer> = spin::Once::new();
 static GO: Semaphore = Semaphore::new(0, 10);
 
 /// Longest and shortest stretch of running, in cycles, over all that run [`stretches`].
@@ -72,6 +73,14 @@ fn interloper(_: usize) {
     }
 }
 
+/// The same behind the arming of a timer.
+fn arming(number: usize) {
+    let timer = TIMER.call_once(|| Timer::new(|_, _| {}, 0).expect("a timer is free"));
+    timer.arm(after_ms(20));
+    stretches(number);
+    timer.cancel();
+}
+
 fn fifo(number: usize) {
     note(number as u32);
     burn(5 * QUANTUM_NS);
@@ -110,6 +119,21 @@ target_test! {
             let turns = TURNS[number].load(Relaxed);
             check!(turns.abs_diff(30) <= 1, "thread {number} had {turns} turns");
         }
+        Ok(())
+    }
+
+    /// A quantum ends in time where somebody arms a timer that is due behind it and before all others.
+    fn a_later_timer_moves_no_quantum(Shared) {
+        reset();
+        let threads = [
+            spawn_rr(0, RR, QUANTUM, arming, 0)?,
+            spawn_rr(1, RR, QUANTUM, stretches, 1)?,
+        ];
+        sleep_until(after_ms(90))?;
+        STOP.store(true, Relaxed);
+        join(&threads)?;
+        let longest = LONGEST.load(Relaxed);
+        check!(longest <= QUANTUM_NS + 2_000, "a stretch of {longest} ns");
         Ok(())
     }
 

@@ -475,6 +475,20 @@ target_test! {
     fn a_budget_ends_where_the_server_waits(Alone) {
         nobody_is_late((1200..1700).step_by(20), |behind| beside_a_call(SPENDER, behind << 8 | 18))
     }
+
+    /// A server more important than its client, which has a budget, has another one work once it has replied: on its own account, and
+    /// to the end.
+    fn a_reply_ends_a_loan(Alone) {
+        let other = start_at((KEEPER.0, SERVER.1), 0, 40)?;
+        let server = start_at((SERVER.0, SPENDER.1), 1_000 << 8 | 21, 30)?;
+        let before = overruns(SPENDER);
+        let spender = start_at(SPENDER, 23, 20)?;
+        sleep_until(Instant::after(Nanos::from_millis(20)))?;
+        check!(all()[SERVER.0].ended().is_some(), "whom the server asked goes on for ever");
+        check!(code_of(spender)? == 0 && code_of(server)? == 0, "a call has failed");
+        check!(overruns(SPENDER) == before, "it was charged to the client");
+        end(other)
+    }
 }
 
 /// Computes for so long, and says how often it was interrupted.
