@@ -95,15 +95,17 @@ pub(crate) fn run(what: u64) {
                 takt_user::yield_now();
             }
         }
-        // Serves one, and has another one work for so many microseconds once it has replied.
+        // Serves one, has another one work for so many microseconds once it has replied, and ends that.
         21 => {
             if receive(0, Instant::NEVER).is_err() || reply([0; 6]).is_err() {
                 exit(1);
             }
             let other = Peer::new(1);
             let work = [WORK, (what >> 8) * 1_000, 0, 0, 0, 0];
-            let ended = other.renew().and_then(|()| other.call(work));
-            exit(u64::from(ended.is_err()));
+            let worked = other.renew().and_then(|()| other.call(work));
+            // That ends it.
+            let ended = other.call([0; 6]);
+            exit(u64::from(worked.and(ended).is_err()));
         }
         // Asks the server once, when it has slept.
         23 => {

@@ -487,7 +487,7 @@ target_test! {
         check!(all()[SERVER.0].ended().is_some(), "whom the server asked goes on for ever");
         check!(code_of(spender)? == 0 && code_of(server)? == 0, "a call has failed");
         check!(overruns(SPENDER) == before, "it was charged to the client");
-        end(other)
+        other.succeeds()
     }
 }
 

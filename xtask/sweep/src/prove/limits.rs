@@ -55,7 +55,7 @@ mod tests {
             off: Off::Preemption,
             ..plain(bound)
         };
-        let named = |bound| stretch("RawMutex>::check (f.rs:1)", Some(bound), None);
+        let named = |bound| stretch("RawMutex>::begin_wait (f.rs:1)", Some(bound), None);
         for it in [plain(100), guarded(300), named(125)] {
             assert!(above(it).is_empty());
         }
