@@ -273,13 +273,15 @@ fn end_in_steps(section: Section<Any, Scheduled>) -> Handoff {
 /// The running thread is as important as a waiter was that now owns the mutex, and no longer has to be.
 #[inline(always)]
 pub(super) fn end_inheritance(me: TcbRef) {
-    if me.prio() != me.base() {
+    let inherits = me.prio() != me.base();
+    if inherits {
         let _ = walk(me.tid());
-        return;
     }
     // Who waited for it may have lent it a budget and no priority.
     #[cfg(feature = "tasks")]
-    budget::waiters_changed(me);
+    if !inherits {
+        budget::waiters_changed(me);
+    }
 }
 
 /// The owner of the mutex that a thread waits for inherits from that thread's new priority; says whether it waits for one.
