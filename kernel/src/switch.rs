@@ -194,7 +194,6 @@ fn to_best_apart<K: Kind, R>(
     let cpu = CpuRef::this();
     if !section.cpu(cpu).is_watched() {
         core::hint::cold_path();
-        proof::only_with!("takt_kernel::probe::places::SWITCH");
         let sched = section.cpu(cpu);
         let (prev, next) = (TcbRef::current(), sched.thread(sched.rq.current()));
         return switches(to_recorded(section.into_switching(), prev, next));
