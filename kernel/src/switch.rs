@@ -260,6 +260,13 @@ impl Handoff {
         }
     }
 
+    /// Whether the calling thread is left.
+    #[cfg(feature = "tasks")]
+    #[inline(always)]
+    pub(crate) fn is_switch(&self) -> bool {
+        self.next.is_some()
+    }
+
     /// A call that would have to wait where that is not allowed. Apart, and what it gives is not known to its callers, so that
     /// they do not prepare for it.
     #[cold]

@@ -273,14 +273,8 @@ fn end_in_steps(section: Section<Any, Scheduled>) -> Handoff {
 /// The running thread is as important as a waiter was that now owns the mutex, and no longer has to be.
 #[inline(always)]
 pub(super) fn end_inheritance(me: TcbRef) {
-    let inherits = me.prio() != me.base();
-    if inherits {
+    if me.prio() != me.base() {
         let _ = walk(me.tid());
-    }
-    // Who waited for it may have lent it a budget and no priority.
-    #[cfg(feature = "tasks")]
-    if !inherits {
-        budget::waiters_changed(me);
     }
 }
 

@@ -11,6 +11,7 @@ use takt_scheduler::WaitQueue;
 use super::mutex_state::{CONTENDED, FREE};
 use super::pi;
 use super::raw_mutex::{Long, RawMutex, my_handle};
+use crate::budget;
 use crate::error::Error;
 use crate::sched;
 use crate::section::{self, Any, Kernel, Section};
@@ -84,6 +85,18 @@ impl RawMutex {
     /// The running thread, whose it is, has served `t`, which waits: that goes on, and the owner is as important as those that
     /// are left make it. Where others are left, or it owns more, a section for each step, as in `unlock`.
     pub(crate) fn serve(&self, mut section: Section<Any>, t: TcbRef) -> Handoff {
+        let is_watched = budget::is_watched(&mut section);
+        let handoff = self.serve_and_give_way(section, t);
+        if is_watched && !handoff.is_switch() {
+            core::hint::cold_path();
+            // It goes on, and who waited may have lent it a budget and no priority.
+            budget::waiters_changed(TcbRef::current());
+        }
+        handoff
+    }
+
+    #[inline(always)]
+    fn serve_and_give_way(&self, mut section: Section<Any>, t: TcbRef) -> Handoff {
         wait::leave_queue(&mut section, t);
         section.thread(t).blocked_on = core::ptr::null();
         pi::wait_ended();
