@@ -13,7 +13,7 @@
 //! * An object stands in its lock's list iff its [`Work`] says so, and only while it has something to do, for which threads wait
 //!   that borrow it: so it cannot go away or be moved while that lock is held.
 //! * A list with objects has its bit in [`LEFT`].
-//! * While there is something to do, the timer of some CPU is armed or runs.
+//! * While there is something to do, the timer of some CPU is armed or runs, or a thread that cannot be preempted is arming it.
 
 use core::cell::Cell;
 #[cfg(feature = "tasks")]
@@ -207,7 +207,7 @@ pub(crate) fn walk_behind(tid: ThreadId, nr_visited: u8) {
 }
 
 /// Leaves a walk to it for a thread that has disabled preemption, so that nobody else comes in front: this guard of it ends inside
-/// the section.
+/// the section in which the timer is armed.
 ///
 /// A switch may have become due before that, and the timer's interrupt comes only some instructions later: another CPU may have suspended
 /// the thread, and then it must not go on.
@@ -215,9 +215,12 @@ pub(crate) fn walk_behind(tid: ThreadId, nr_visited: u8) {
 #[inline(never)]
 pub(crate) fn walk_on_and_enable<G>(tid: ThreadId, guard: G) {
     begin_walk(tid);
-    let section = section::own();
+    let mut section = section::own();
+    if !section.cpu(CpuRef::this()).timers.is_armed(TIMER) {
+        section = timers::insert_in_section(section, TIMER, Instant::now());
+    }
     drop(guard);
-    arm(section);
+    section.leave_quietly();
     if percpu::resched_now() {
         switch::preempt();
     }

@@ -56,8 +56,11 @@ pub(crate) fn hasten_slice(
     deadline: Instant,
     arming: Arming,
 ) {
-    if scheduled.cpu(cpu).timers.hasten_0(deadline) {
-        trace!(timer_start, SLICE.raw(), deadline.cycles());
+    let Some(inserted) = scheduled.cpu(cpu).timers.hasten_0(deadline) else {
+        return;
+    };
+    trace!(timer_start, SLICE.raw(), deadline.cycles());
+    if inserted == Inserted::Earliest {
         scheduled.cpu(cpu).armed = deadline;
         match arming {
             Arming::Now => apic::arm(deadline),
@@ -74,24 +77,54 @@ pub(crate) fn insert_and_leave<K: Kind>(
     id: TimerId,
     deadline: Instant,
 ) {
-    let timers = &mut section.cpu(CpuRef::this()).timers;
-    if !timers.is_empty() {
+    if !section.cpu(CpuRef::this()).timers.is_empty() {
         return insert_among(section, id, deadline);
     }
-    // At once, where it is known that no other is armed.
-    let _: Inserted = timers.insert(id, deadline);
+    insert_alone(section, id, deadline).leave_quietly();
+}
+
+/// Where no other is armed.
+#[inline(always)]
+fn insert_alone<K: Kind>(
+    mut section: Section<K, Scheduled>,
+    id: TimerId,
+    deadline: Instant,
+) -> Section<K, Scheduled> {
+    let _: Inserted = section.cpu(CpuRef::this()).timers.insert(id, deadline);
     trace!(timer_start, id.raw(), deadline.cycles());
     arm_first(&mut section, deadline);
-    section.leave_quietly();
+    section
+}
+
+/// Arms a timer of this CPU's, the hardware as well, and gives the section in which that came to its end.
+#[inline(always)]
+pub(crate) fn insert_in_section<K: Kind>(
+    mut section: Section<K, Scheduled>,
+    id: TimerId,
+    deadline: Instant,
+) -> Section<K, Scheduled> {
+    if section.cpu(CpuRef::this()).timers.is_empty() {
+        return insert_alone(section, id, deadline);
+    }
+    insert_beside(section, id, deadline)
+}
+
+#[inline(never)]
+fn insert_among<K: Kind>(section: Section<K, Scheduled>, id: TimerId, deadline: Instant) {
+    insert_beside(section, id, deadline).leave_quietly();
 }
 
 /// Where others are armed. Most places are at hand.
-#[inline(never)]
-fn insert_among<K: Kind>(mut section: Section<K, Scheduled>, id: TimerId, deadline: Instant) {
+#[inline(always)]
+fn insert_beside<K: Kind>(
+    mut section: Section<K, Scheduled>,
+    id: TimerId,
+    deadline: Instant,
+) -> Section<K, Scheduled> {
     if deadline == Instant::NEVER {
         core::hint::cold_path();
         cancel(&mut section, id);
-        return section.leave_quietly();
+        return section;
     }
     let timers = &mut section.cpu(CpuRef::this()).timers;
     match timers.insert_at_hand(id, deadline) {
@@ -107,7 +140,7 @@ fn insert_in_steps<K: Kind>(
     id: TimerId,
     deadline: Instant,
     stage: Stage,
-) {
+) -> Section<K, Scheduled> {
     let mut insertion = Insertion::new(stage);
     section = section.reopen();
     loop {
@@ -126,7 +159,7 @@ fn end_insertion<K: Kind>(
     id: TimerId,
     deadline: Instant,
     inserted: Inserted,
-) {
+) -> Section<K, Scheduled> {
     trace!(timer_start, id.raw(), deadline.cycles());
     match inserted {
         Inserted::Later => {}
@@ -141,7 +174,7 @@ fn end_insertion<K: Kind>(
             arm_earliest(&mut section);
         }
     }
-    section.leave_quietly();
+    section
 }
 
 /// Sets the hardware to a timer that is the earliest.

@@ -114,12 +114,12 @@ impl<T: Deadline, const N: usize> FewTimers<T, N> {
         }
     }
 
-    /// Arms timer 0, or moves it if it is armed for a later time. Says whether the earliest deadline is this one now.
-    pub fn hasten_0(&mut self, deadline: T) -> bool {
+    /// Arms timer 0, or moves it if it is armed for a later time. Nothing is said where it stays as it is.
+    pub fn hasten_0(&mut self, deadline: T) -> Option<Inserted> {
         let is_hastened = self
             .deadline_of(TimerId::new(0))
             .is_none_or(|armed| deadline < armed);
-        is_hastened && self.insert(TimerId::new(0), deadline) != Inserted::Later
+        is_hastened.then(|| self.insert(TimerId::new(0), deadline))
     }
 
     /// [`insert`](Self::insert), at once.

@@ -26,7 +26,7 @@ use crate::config::MAX_CPUS;
 use crate::deferred;
 use crate::error::Error;
 use crate::other_cpu;
-use crate::probe::{self, events};
+use crate::probe::{events, places};
 use crate::sched;
 use crate::section::{self, Any, Kernel, Scheduled, Section};
 use crate::switch::{self, Handoff};
@@ -242,7 +242,7 @@ fn gives_way_simply(kernel: &Kernel, heir: TcbRef, me: TcbRef, cpu: CpuRef) -> b
     let is_only_ready = t.state == 0 && t.wait_queue.is_null();
     let is_traced = crate::static_branch!(events::prio_change::ID)
         || crate::static_branch!(events::sched_waking::ID)
-        || probe::is_wakeup_recorded(woken);
+        || crate::static_branch!(places::WAKEUP);
     woken.state == WAITING
         && is_here
         && woken.prio == t.prio

@@ -118,28 +118,32 @@ impl<T: Deadline, const N: usize> TimerQueue<T, N> {
         insertion.result(Inserted::Earliest)
     }
 
-    /// Arms timer 0, or moves it if it is armed for a later time; whatever else is armed, by a few stores. Says whether the
-    /// earliest deadline is this one now.
+    /// Arms timer 0, or moves it if it is armed for a later time; whatever else is armed, by a few stores. Nothing
+    /// is said where it stays as it is.
     #[inline(always)]
-    pub fn hasten_0(&mut self, deadline: T) -> bool {
+    pub fn hasten_0(&mut self, deadline: T) -> Option<Inserted> {
         if self.is_empty() {
             self.first = Entry::new(TimerId::new(0), deadline);
-            return true;
+            return Some(Inserted::Earliest);
         }
         if self.first.is(TimerId::new(0)) {
-            // Nothing is before it, so nothing will be.
-            let is_hastened = deadline < self.first.deadline;
-            if is_hastened {
-                self.first.deadline = deadline;
+            if deadline >= self.first.deadline {
+                return None;
             }
-            return is_hastened;
+            // Nothing is before it, so nothing will be.
+            self.first.deadline = deadline;
+            return Some(Inserted::Earliest);
         }
         if deadline >= self.timer_0 {
-            return false;
+            return None;
         }
         self.nr_others += usize::from(self.timer_0 == T::NEVER);
         self.timer_0 = deadline;
-        deadline < self.first.deadline
+        if deadline < self.first.deadline {
+            Some(Inserted::Earliest)
+        } else {
+            Some(Inserted::Later)
+        }
     }
 
     /// [`insert`](Self::insert) into a queue that is not empty, if the timer is not armed and its place is at hand: in

@@ -68,11 +68,11 @@ impl Model {
         }
     }
 
-    /// Whether that changes the earliest deadline.
-    pub(crate) fn hasten_0(&mut self, deadline: u64) -> bool {
+    /// Nothing where that changes nothing.
+    pub(crate) fn hasten_0(&mut self, deadline: u64) -> Option<Inserted> {
         let before = self.earliest();
         if self.keys.get(&0).is_some_and(|key| key.0 <= deadline) {
-            return false;
+            return None;
         }
         let was_front = self.front == Some(0);
         self.remove(0);
@@ -80,7 +80,10 @@ impl Model {
         if was_front || self.front.is_none() {
             self.front = Some(0);
         }
-        before.is_none_or(|it| deadline < it.0)
+        match before.is_none_or(|it| deadline < it.0) {
+            true => Some(Inserted::Earliest),
+            false => Some(Inserted::Later),
+        }
     }
 
     pub(crate) fn cancel(&mut self, id: u16) -> Cancelled {

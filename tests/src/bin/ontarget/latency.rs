@@ -2,6 +2,7 @@
 
 mod counted;
 mod nmi;
+mod once;
 mod planted;
 
 use core::hint::black_box;

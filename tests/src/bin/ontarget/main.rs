@@ -32,6 +32,7 @@ mod stacks;
 mod storm;
 mod stress;
 mod suspended;
+mod taken_back;
 mod threads;
 mod timeouts;
 mod timers;
