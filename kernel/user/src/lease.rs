@@ -1,16 +1,4 @@
 //! Memory that is lent for a call, and what whoever receives it does with that.
-//!
-//! ```ignore
-//! // The caller:
-//! let mut answer = [0; 1024];
-//! SERVER.call_lending([1; 6], [Lease::read(b"question"), Lease::write(&mut answer)], Instant::NEVER)?;
-//!
-//! // Who is called, before the reply:
-//! let mut question = [0; 64];
-//! let size = Leased::new(0).info()?.size;
-//! Leased::new(0).read(0, &mut question[..size])?;
-//! Leased::new(1).write(0, b"answer")?;
-//! ```
 
 use core::marker::PhantomData;
 
@@ -93,6 +81,18 @@ impl Peer {
 
 /// What is lent with the message that was received last, by its number; it is given back by the reply, or by the end of the
 /// caller's wait.
+///
+/// ```ignore
+/// // The caller:
+/// let mut answer = [0; 1024];
+/// SERVER.call_lending([1; 6], [Lease::read(b"question"), Lease::write(&mut answer)], Instant::NEVER)?;
+///
+/// // Who is called, before the reply:
+/// let mut question = [0; 64];
+/// let size = Leased::new(0).info()?.size;
+/// Leased::new(0).read(0, &mut question[..size])?;
+/// Leased::new(1).write(0, b"answer")?;
+/// ```
 ///
 /// | error | |
 /// |---|---|

@@ -7,8 +7,14 @@
 //! }
 //! ```
 //!
-//! What has to hold for each of these, and what a broken condition gives, stands in
-//! `docs/TASKS.md`.
+//! | condition | broken it is | Linux |
+//! |---|---|---|
+//! | a timerlat that measures tasks runs: `latency-run -u` or `-U`, on this CPU, or the tracer | [`Error::InvalidArgument`] | `EINVAL` |
+//! | the tracer has `NO_OSNOISE_WORKLOAD` | [`Error::InvalidArgument`] | `EINVAL` |
+//! | no other thread has this CPU's | [`Error::Busy`] | `EBUSY` |
+//! | the thread runs on that CPU; it belongs to one for its life | [`Error::NotPermitted`] | `EPERM` |
+//! | the kernel has a timer left | [`Error::OutOfResources`] | |
+//! | the thread has opened it ([`Timerlat::wait`]) | [`Error::NoHandle`] | `EBADF` |
 //!
 //! When timerlat ends, whoever has it open is stopped by the fault `Killed`: in its `wait`, or at the next one.
 

@@ -15,6 +15,9 @@ use super::ports::{self, Ports};
 
 /// A thread's address space, and what that has in the FPU while another one is in force. It begins with its first table, so its address
 /// is what CR3 has.
+///
+/// To exchange two of them takes these instructions: whether a task has the FPU (2), to keep that (1), `fs` (2), two of the four selectors
+/// (2), the tables (2), less what these clear besides (1).
 #[repr(C)]
 pub(crate) struct Space {
     tables: UnsafeCell<Tables>,

@@ -1,4 +1,14 @@
 //! A task does at random what a program can do; the others do not notice.
+//!
+//! To run for hours, boot the image that
+//! `cargo xtask build --manifest tests/tasks/takt.app.toml --package takt-tests --bin tasks` names by
+//! `cargo xtask run --image FILE -e none --timeout 7200 --append WORDS` with one of these. With events on the more important task is later
+//! by what they cost, and an hour of them is 5 GB.
+//!
+//! ```text
+//! test=fuzz::a_control_loop_misses_nothing control_ms=3600000 busy_us=1000
+//! test=fuzz::nobody_notices_what_a_task_tries patience_ms=500 operations=1000000000 seed=7
+//! ```
 
 use takt_kernel::task::{Ended, all};
 use takt_kernel::time::{Instant, Nanos};

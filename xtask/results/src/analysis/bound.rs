@@ -1,7 +1,7 @@
 //! [`Bound`]: what a thread latency takes at most by the proof of the run's image, beside the longest that was observed.
 //!
 //! `max(POID, DST) + interrupt + PAIE + PSD`, and what other interrupts take: after D. B. de Oliveira, Casini, de Oliveira, Cucinotta,
-//! "Demystifying the Real-Time Linux Scheduling Latency", ECRTS 2020, whose tool is `rtsl`. `docs/PROVE.md` says what each is here.
+//! "Demystifying the Real-Time Linux Scheduling Latency", ECRTS 2020, whose tool is `rtsl`. `docs/DEADLINES.md` says what each is here.
 
 use std::fmt::{self, Write};
 use std::fs;
