@@ -20,13 +20,12 @@ use core::cell::Cell;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use takt_scheduler::{ThreadId, TimerId};
+use takt_scheduler::ThreadId;
 
 use crate::arch::apic;
 use crate::arch::lock_prefix::locked_if_smp;
 use crate::arch::percpu::{self, CpuRef};
 use crate::clock::Instant;
-use crate::config::{MAX_THREADS, MAX_TIMERS};
 use crate::cpus::is_smp;
 use crate::lock::{self, NR_LOCKS};
 use crate::other_cpu;
@@ -35,9 +34,6 @@ use crate::switch;
 use crate::thread_set::ThreadSet;
 use crate::timers;
 use crate::waiters::Waiters;
-
-/// Each CPU's timer for it, behind those of software timers.
-pub(crate) const TIMER: TimerId = TimerId::new((MAX_THREADS + MAX_TIMERS) as u16);
 
 /// An object's place in the list, and what is done with it.
 pub(crate) struct Work {
@@ -78,13 +74,35 @@ impl Work {
     #[cold]
     #[inline(never)]
     pub(crate) fn queue<K: Kind, T>(&self, section: Section<K>, first: &Waiters, object: &T) {
+        self.list(&section, first, object);
+        arm(section.narrow());
+    }
+
+    /// The same for a thread that has disabled preemption, so that nobody else comes in front: this guard of it ends as in
+    /// [`walk_on_and_enable`].
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn queue_and_enable<T, G>(
+        &self,
+        section: Section<Any>,
+        first: &Waiters,
+        object: &T,
+        guard: G,
+    ) {
+        self.list(&section, first, object);
+        section.leave_quietly();
+        arm_and_enable(guard);
+    }
+
+    #[inline(always)]
+    fn list<T>(&self, kernel: &Kernel, first: &Waiters, object: &T) {
         self.object.set(core::ptr::from_ref(object).cast());
         if !self.is_queued.replace(true) {
             let list = list_of(first);
             let last = list.last.replace(self);
             self.prev.set(last);
             self.next.set(core::ptr::null());
-            match listed(&section, last) {
+            match listed(kernel, last) {
                 Some(last) => last.next.set(self),
                 None => {
                     list.first.set(self);
@@ -92,7 +110,6 @@ impl Work {
                 }
             }
         }
-        arm(section.narrow());
     }
 
     /// Takes it off the list, if it is there: all is done. In a section of the object.
@@ -206,21 +223,31 @@ pub(crate) fn walk_behind(tid: ThreadId, nr_visited: u8) {
     arm(section::own());
 }
 
-/// Leaves a walk to it for a thread that has disabled preemption, so that nobody else comes in front: this guard of it ends inside
-/// the section in which the timer is armed.
-///
-/// A switch may have become due before that, and the timer's interrupt comes only some instructions later: another CPU may have suspended
-/// the thread, and then it must not go on.
+/// Leaves a walk to it for a thread that has disabled preemption, so that nobody else comes in front ([`arm_and_enable`]).
 #[cold]
 #[inline(never)]
 pub(crate) fn walk_on_and_enable<G>(tid: ThreadId, guard: G) {
     begin_walk(tid);
+    arm_and_enable(guard);
+}
+
+/// Has the timer come for a thread that has disabled preemption: this guard of it ends inside the section in which the timer is
+/// armed, or behind that where its place has to be looked for.
+///
+/// A switch may have become due before that, and the timer's interrupt comes only some instructions later: another CPU may have suspended
+/// the thread, and then it must not go on.
+fn arm_and_enable<G>(guard: G) {
     let mut section = section::own();
-    if !section.cpu(CpuRef::this()).timers.is_armed(TIMER) {
-        section = timers::insert_in_section(section, TIMER, Instant::now());
+    let now = Instant::now();
+    let timers = &section.cpu(CpuRef::this()).timers;
+    if !timers.has_room_in_front(now) {
+        core::hint::cold_path();
+        // Others come in between.
+        arm(section);
+        section = section::own();
     }
     drop(guard);
-    section.leave_quietly();
+    timers::arm_deferred(section, now);
     if percpu::resched_now() {
         switch::preempt();
     }
@@ -236,19 +263,19 @@ pub(crate) fn must_give_way() -> bool {
 }
 
 /// Has the timer come, unless it does so already; ends the section.
-fn arm<K: Kind>(mut section: Section<K, Scheduled>) {
-    let cpu = CpuRef::this();
-    if section.cpu(cpu).timers.is_armed(TIMER) {
-        return section.leave_quietly();
-    }
-    timers::insert_and_leave(section, TIMER, Instant::now());
+fn arm<K: Kind>(section: Section<K, Scheduled>) {
+    timers::arm_deferred(section, Instant::now());
 }
 
 /// [`arm`] in the timer's interrupt.
 #[cfg(feature = "tasks")]
 fn arm_at_expiry(scheduled: &mut Scheduled) {
-    if !scheduled.cpu(CpuRef::this()).timers.is_armed(TIMER) {
-        timers::insert_at_expiry(scheduled, TIMER, Instant::now());
+    if !scheduled
+        .cpu(CpuRef::this())
+        .timers
+        .is_armed(timers::DEFERRED)
+    {
+        timers::insert_at_expiry(scheduled, timers::DEFERRED, Instant::now());
     }
 }
 
@@ -321,15 +348,10 @@ fn take_of_budget() -> Option<Left> {
 }
 
 /// Whether there is more of them.
+#[cfg(feature = "tasks")]
 #[inline(always)]
 fn is_any_left(scheduled: &mut Scheduled) -> bool {
-    #[cfg(not(feature = "tasks"))]
-    let _ = scheduled;
-    #[cfg(feature = "tasks")]
-    if scheduled.cpu(CpuRef::this()).to_refill | TO_TELL.load(Relaxed) != 0 {
-        return true;
-    }
-    !WALKS.is_empty()
+    scheduled.cpu(CpuRef::this()).to_refill | TO_TELL.load(Relaxed) != 0 || !WALKS.is_empty()
 }
 
 /// Does some of it: of the first object of a list, and one walk or one word. Neither keeps the other waiting.
@@ -347,17 +369,19 @@ pub(crate) fn run(act: impl FnOnce(Left)) {
     if let Some(left) = take() {
         act(left);
     }
-    let mut section = section::own();
-    if LEFT.load(Relaxed) == 0 && !is_any_left(&mut section) {
-        return section.leave_quietly();
+    // Who leaves something from here on arms the timer.
+    #[cfg(not(feature = "tasks"))]
+    if LEFT.load(Relaxed) != 0 || !WALKS.is_empty() {
+        arm(section::own());
     }
     #[cfg(feature = "tasks")]
     {
-        arm_at_expiry(&mut section);
+        let mut section = section::own();
+        if LEFT.load(Relaxed) != 0 || is_any_left(&mut section) {
+            arm_at_expiry(&mut section);
+        }
         section.leave_quietly();
     }
-    #[cfg(not(feature = "tasks"))]
-    arm(section);
 }
 
 /// Does some of what is left of the first object in the list of the lock of that number.

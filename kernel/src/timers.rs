@@ -9,12 +9,16 @@ use crate::arch::apic;
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::proof;
 use crate::clock::Instant;
+use crate::config::{MAX_THREADS, MAX_TIMERS};
 use crate::probe::trace;
 use crate::section::{self, Kind, Scheduled, Section};
 
 /// Each CPU's timer for how long the running thread may go on: its quantum's, or its budget's. Its number is that of the first
 /// CPU's idle thread, which has no time-outs.
 pub(crate) const SLICE: TimerId = TimerId::new(0);
+
+/// Each CPU's timer for what wake-ups leave to it (`deferred`), behind those of software timers: armed for at once, or not.
+pub(crate) const DEFERRED: TimerId = TimerId::new((MAX_THREADS + MAX_TIMERS) as u16);
 
 /// Arms a timer of this CPU's, and the hardware if it is now the earliest. For [`SLICE`] above all, which has a place of
 /// its own in the queue: looking for another's takes the longer the more timers are armed.
@@ -77,54 +81,38 @@ pub(crate) fn insert_and_leave<K: Kind>(
     id: TimerId,
     deadline: Instant,
 ) {
-    if !section.cpu(CpuRef::this()).timers.is_empty() {
+    let timers = &mut section.cpu(CpuRef::this()).timers;
+    if !timers.is_empty() {
         return insert_among(section, id, deadline);
     }
-    insert_alone(section, id, deadline).leave_quietly();
-}
-
-/// Where no other is armed.
-#[inline(always)]
-fn insert_alone<K: Kind>(
-    mut section: Section<K, Scheduled>,
-    id: TimerId,
-    deadline: Instant,
-) -> Section<K, Scheduled> {
-    let _: Inserted = section.cpu(CpuRef::this()).timers.insert(id, deadline);
+    // At once, where it is known that no other is armed.
+    let _: Inserted = timers.insert(id, deadline);
     trace!(timer_start, id.raw(), deadline.cycles());
     arm_first(&mut section, deadline);
-    section
+    section.leave_quietly();
 }
 
-/// Arms a timer of this CPU's, the hardware as well, and gives the section in which that came to its end.
-#[inline(always)]
-pub(crate) fn insert_in_section<K: Kind>(
-    mut section: Section<K, Scheduled>,
-    id: TimerId,
-    deadline: Instant,
-) -> Section<K, Scheduled> {
-    if section.cpu(CpuRef::this()).timers.is_empty() {
-        return insert_alone(section, id, deadline);
-    }
-    insert_beside(section, id, deadline)
-}
-
+/// [`insert_and_leave`] of [`DEFERRED`], which stays as it is if it is armed.
 #[inline(never)]
-fn insert_among<K: Kind>(section: Section<K, Scheduled>, id: TimerId, deadline: Instant) {
-    insert_beside(section, id, deadline).leave_quietly();
+pub(crate) fn arm_deferred<K: Kind>(mut section: Section<K, Scheduled>, now: Instant) {
+    let timers = &mut section.cpu(CpuRef::this()).timers;
+    if timers.is_empty() {
+        return insert_and_leave(section, DEFERRED, now);
+    }
+    match timers.insert_at_hand(DEFERRED, now) {
+        Ok(inserted) => end_insertion(section, DEFERRED, now, inserted),
+        Err(Stage::Disarm) => section.leave_quietly(),
+        Err(stage) => insert_in_steps(section, DEFERRED, now, stage),
+    }
 }
 
 /// Where others are armed. Most places are at hand.
-#[inline(always)]
-fn insert_beside<K: Kind>(
-    mut section: Section<K, Scheduled>,
-    id: TimerId,
-    deadline: Instant,
-) -> Section<K, Scheduled> {
+#[inline(never)]
+fn insert_among<K: Kind>(mut section: Section<K, Scheduled>, id: TimerId, deadline: Instant) {
     if deadline == Instant::NEVER {
         core::hint::cold_path();
         cancel(&mut section, id);
-        return section;
+        return section.leave_quietly();
     }
     let timers = &mut section.cpu(CpuRef::this()).timers;
     match timers.insert_at_hand(id, deadline) {
@@ -140,7 +128,7 @@ fn insert_in_steps<K: Kind>(
     id: TimerId,
     deadline: Instant,
     stage: Stage,
-) -> Section<K, Scheduled> {
+) {
     let mut insertion = Insertion::new(stage);
     section = section.reopen();
     loop {
@@ -159,7 +147,7 @@ fn end_insertion<K: Kind>(
     id: TimerId,
     deadline: Instant,
     inserted: Inserted,
-) -> Section<K, Scheduled> {
+) {
     trace!(timer_start, id.raw(), deadline.cycles());
     match inserted {
         Inserted::Later => {}
@@ -174,7 +162,7 @@ fn end_insertion<K: Kind>(
             arm_earliest(&mut section);
         }
     }
-    section
+    section.leave_quietly();
 }
 
 /// Sets the hardware to a timer that is the earliest.

@@ -130,6 +130,12 @@ impl<T: Deadline, const N: usize> FewTimers<T, N> {
         Ok(self.insert(id, deadline))
     }
 
+    /// Whether that is at once.
+    #[must_use]
+    pub fn has_room_in_front(&self, _: T) -> bool {
+        true
+    }
+
     /// [`insert`](Self::insert), at once.
     pub fn insert_step(&mut self, id: TimerId, deadline: T, _: &mut Insertion) -> Option<Inserted> {
         Some(self.insert(id, deadline))

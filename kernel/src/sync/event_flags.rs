@@ -4,7 +4,8 @@
 //! object's and not the setter's: [`EventFlags::search`] says who is looked at next, and whoever has to do with the
 //! flags while a search is under way first carries it to its end. So does a waiter before its wait returns, which makes
 //! two things sure:
-//! * A setter that is preempted by the first it woke keeps none of the others waiting until it runs again.
+//! * A setter that is preempted, by the first that it woke or by another thread, keeps nobody who is more important than
+//!   itself waiting until it runs again: where the first is not to be woken, the rest is left to an interrupt.
 //! * On one CPU each operation finds those before it complete: who is woken by a flag cannot clear it before all others
 //!   that waited for it are woken, too. (With several CPUs another may look at the flags or clear them between two
 //!   sections, as it might between two calls.)
@@ -137,7 +138,8 @@ impl EventFlags {
     /// # Context
     /// Threads and interrupt handlers. Where interrupts are off, in a handler above all, the rest is left to a later
     /// interrupt as soon as another is pending; but whatever else is done with the flags comes behind that, and does it
-    /// first. Where another CPU gives waiters other priorities all the time, not all are woken in the order of importance.
+    /// first. Where another CPU gives waiters other priorities all the time, not all are woken in the order of importance. A
+    /// thread that is suspended in the middle of it keeps those that are less important than itself waiting until it goes on.
     pub fn set(&self, bits: u32) {
         self.finish_search();
         let mut section = section::enter_object(&self.waiters);
@@ -147,11 +149,17 @@ impl EventFlags {
             return;
         }
         self.begin_search(&mut section, 0);
+        let first = TcbRef::of(ThreadId::new(self.search.load(Relaxed) as u8));
         // A section of its own, but no thread in between: whoever came would keep the first waiter waiting.
         let guard = percpu::is_preemptible().then(preempt::disable);
         section.leave_quietly();
         let is_more = self.look_at_next(interrupts::are_enabled());
-        drop(guard);
+        match guard {
+            Some(guard) if is_more && core::ptr::eq(first.wait_queue(), &self.waiters) => {
+                self.pass_over(guard);
+            }
+            guard => drop(guard),
+        }
         if is_more {
             self.search_while_calm();
         }
@@ -164,6 +172,25 @@ impl EventFlags {
     pub fn clear(&self, bits: u32) -> u32 {
         self.finish_search();
         self.flags.fetch_and(!bits, Relaxed)
+    }
+
+    /// The running thread has not woken the first waiter, and others are left. If they are more important than the thread, the timer
+    /// looks at them as well: whoever comes in between may be less important, and keep the thread from that.
+    #[inline(never)]
+    fn pass_over<G>(&self, guard: G) {
+        let section = section::enter_object(&self.waiters);
+        let search = self.search.load(Relaxed);
+        let next = TcbRef::of(ThreadId::new(search as u8));
+        let prio = section.look_at(TcbRef::current()).prio;
+        let is_more_important = section.look_at(next).wait_prio.is_more_important_than(prio);
+        // Another CPU may have come to its end.
+        if search != NO_SEARCH && is_more_important {
+            self.rest
+                .queue_and_enable(section, &self.waiters, self, guard);
+        } else {
+            section.leave_quietly();
+            drop(guard);
+        }
     }
 
     /// Carries a search that is under way to its end.

@@ -171,6 +171,14 @@ impl<T: Deadline, const N: usize> TimerQueue<T, N> {
         Ok(Inserted::Later)
     }
 
+    /// Whether a timer of this deadline can be put in front at once ([`insert_at_hand`](Self::insert_at_hand)), unless it is
+    /// armed.
+    #[inline(always)]
+    #[must_use]
+    pub fn has_room_in_front(&self, deadline: T) -> bool {
+        deadline < self.list.earliest() && self.next[2].is_vacant()
+    }
+
     /// One step of [`insert`](Self::insert) of any timer but timer 0, with any deadline but [`NEVER`](Deadline::NEVER); gives its
     /// result with the last one. Between two steps anything else may be done to the queue. A timer that is armed is
     /// disarmed in a step before the last.

@@ -21,6 +21,7 @@ mod manual;
 mod mapping;
 mod multi;
 mod osnoise;
+mod passed_over;
 mod preemption;
 mod punctual;
 mod queue;

@@ -8,16 +8,15 @@ const SECTION: u64 = 100;
 const GUARDED: u64 = 300;
 
 /// Sections that take longer on ways that no sweep has met: most keep account of the priorities that a mutex lends.
-const LONGER: [(&str, u64); 11] = [
+const LONGER: [(&str, u64); 10] = [
     ("semaphore::begin_take", 162),
     ("RawMutex>::begin_wait", 125),
     ("exit::end", 131),
     ("pi::lend_and_wait", 142),
-    ("deferred::run", 130),
     ("RawMutex>::begin_unlock", 129),
     ("Semaphore::begin_give", 129),
     ("pi::walk_on", 129),
-    ("deferred::walk_on_and_enable", 124),
+    ("deferred::arm_and_enable", 104),
     ("Queue<T,_>::take", 115),
     ("arm::{{closure}}", 101),
 ];
