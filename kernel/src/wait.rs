@@ -1,7 +1,7 @@
 //! Waiting: how a thread stops being ready, and how that ends.
 //!
-//! A short wait without a time-out is one section ([`block`]), or two where the next thread was preempted by an interrupt. All
-//! others go in steps, with interrupts and preemption on in between, so that no stretch with interrupts off is longer than the
+//! A short wait without a time-out, as the first, is one section ([`block`]), or two where the next thread was preempted by an
+//! interrupt. All others go in steps, with interrupts and preemption on in between, so that no stretch with interrupts off is longer than the
 //! longest step:
 //! 1. [`announce`]: the thread says what it waits for and stands in the object's queue. It is still ready and runs.
 //! 2. What else has to be done before it waits: unlocking a mutex, lending its priority.
@@ -41,20 +41,18 @@ pub(crate) fn block(mut section: Section<Thread>, waiters: &Waiters) -> Handoff 
         core::hint::cold_path();
         return block_behind_others(section, waiters);
     }
-    block_in(section, waiters)
-}
-
-/// [`block`] where others may wait. Apart, since the call that it takes would have the other way keep registers.
-#[inline(never)]
-pub(crate) fn block_behind_others(section: Section<Thread>, waiters: &Waiters) -> Handoff {
-    block_in(section, waiters)
-}
-
-#[inline(always)]
-fn block_in(mut section: Section<Thread>, waiters: &Waiters) -> Handoff {
     let me = TcbRef::current();
     stand_in(&mut section, me, waiters, Wait::Queue);
     block_as(section.narrow(), me)
+}
+
+/// [`block`] where others may wait, among whom to find its place takes a section of its own. Apart, since the call that it takes would
+/// have the other way keep registers.
+#[inline(never)]
+pub(crate) fn block_behind_others(mut section: Section<Thread>, waiters: &Waiters) -> Handoff {
+    announce(&mut section, TcbRef::current(), waiters, Wait::Queue);
+    section.leave_quietly();
+    begin_wait()
 }
 
 /// The same in no queue.

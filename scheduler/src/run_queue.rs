@@ -295,8 +295,8 @@ impl RunQueue {
     }
 
     /// The running thread is no longer ready, and another one of this CPU, which is ready and less important, gets its
-    /// priority: [`set_priority`](Self::set_priority) behind its equals and [`leave_current`](Self::leave_current) in one.
-    /// Where a reschedule is due nothing is done; says whether it is.
+    /// priority: [`set_priority`](Self::set_priority) and [`leave_current`](Self::leave_current) in one. Nothing is done where the
+    /// running thread has equals or a reschedule is due; says whether it is.
     ///
     /// # Context
     /// As [`leave_current`](Self::leave_current).
@@ -309,32 +309,15 @@ impl RunQueue {
     ) -> bool {
         debug_assert!(!self.is_idle(), "the idle thread cannot block");
         let me = self.running;
-        if !self.best.is(me) {
+        if links.next(me.tid).raw() != me.tid.raw() || !self.best.is(me) {
             core::hint::cold_path();
             return false;
         }
         self.queue.remove(links, heir, from);
-        if links.next(me.tid).raw() == me.tid.raw() {
-            // It takes the place of the only one of the level.
-            self.queue.set_head(Priority::from_level(me.level), heir);
-            self.best.tid = heir;
-        } else {
-            core::hint::cold_path();
-            self.leave_equals_to(links, heir);
-        }
+        // It takes the place of the only one of the level.
+        self.queue.set_head(Priority::from_level(me.level), heir);
+        self.best.tid = heir;
         true
-    }
-
-    /// The rest of [`leave_current_to`](Self::leave_current_to) where the running thread has equals.
-    #[inline(never)]
-    const fn leave_equals_to<const N: usize, W: Copy>(
-        &mut self,
-        links: &Links<N, W>,
-        heir: ThreadId,
-    ) {
-        let prio = Priority::from_level(self.running.level);
-        self.queue.push_back(links, heir, prio);
-        self.leave_current(links);
     }
 
     /// A thread that becomes ready gets the running one's priority, which is `to` from now on, less important: the running

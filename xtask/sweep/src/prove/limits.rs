@@ -8,11 +8,9 @@ const SECTION: u64 = 100;
 const GUARDED: u64 = 300;
 
 /// Sections that take longer on ways that no sweep has met: most keep account of the priorities that a mutex lends.
-const LONGER: [(&str, u64); 10] = [
-    ("semaphore::begin_take", 162),
+const LONGER: [(&str, u64); 8] = [
     ("RawMutex>::begin_wait", 125),
     ("exit::end", 131),
-    ("pi::lend_and_wait", 142),
     ("RawMutex>::begin_unlock", 129),
     ("Semaphore::begin_give", 129),
     ("pi::walk_on", 129),
