@@ -15,7 +15,7 @@
 use crate::arch::percpu::CpuRef;
 use crate::arch::{jump_label, proof};
 use crate::clock::Instant;
-use crate::section::{self, Scheduled};
+use crate::section::{self, Kernel, Scheduled};
 use crate::task::account::Account;
 use crate::task::object::Task;
 use crate::thread::tcb::{Tcb, TcbRef};
@@ -43,16 +43,21 @@ fn account_of(scheduled: &mut Scheduled, thread: TcbRef) -> Charged {
     if !task.is_alive() {
         return own(task);
     }
-    let waiter = scheduled.with_chains(|kernel| task.port.served.first(kernel));
-    let lent = waiter.and_then(|it| lent_by(scheduled, it));
+    let lent = scheduled.with_chains(|kernel| {
+        let waiter = task.port.served.first(kernel)?;
+        lent_by(kernel, waiter)
+    });
     lent.or_else(|| own(task))
 }
 
-/// What a thread that waits for a reply lends; not one that is dead, which has called its supervisor.
-fn lent_by(scheduled: &Scheduled, waiter: TcbRef) -> Charged {
-    let t = scheduled.look_at(waiter);
+/// What a thread that waits for a reply lends; not one that is dead, which has called its supervisor. What is noted of it may be of a call
+/// that is over, and where a circle is about to be refused it would be noted from each other for ever: so it has to be the account of one
+/// that lends it.
+fn lent_by(kernel: &Kernel, waiter: TcbRef) -> Charged {
+    let t = kernel.look_at(waiter);
     task_of(t).filter(|it| it.is_alive() && t.cpu == CpuRef::this())?;
-    t.account.filter(|it| it.is_open())
+    let account = t.account.filter(|it| it.is_open())?;
+    Task::of_account(account).lends(kernel).then_some(account)
 }
 
 /// `prev` is left. Only what is noted of those that wait to be served is asked for, and the short ways of messages, which are not

@@ -184,7 +184,7 @@ impl Task {
     }
 
     /// The task whose account that is.
-    pub(super) fn of_account(account: &'static Account) -> &'static Self {
+    pub(crate) fn of_account(account: &'static Account) -> &'static Self {
         let task =
             core::ptr::from_ref(account).wrapping_byte_sub(core::mem::offset_of!(Self, account));
         // SAFETY: an account is a part of its task, which is static.

@@ -22,8 +22,9 @@ use crate::clock::{Cycles, Instant, Nanos};
 use crate::deferred;
 use crate::probe::trace;
 use crate::sched;
-use crate::section::{self, Scheduled};
+use crate::section::{self, Kernel, Scheduled};
 use crate::soft_timer::{self, Expiry};
+use crate::sync::mutex_state::RawMutex;
 use crate::thread::tcb::{THROTTLED, TcbRef};
 use crate::timers;
 
@@ -114,8 +115,9 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
     let task = Task::of_account(account);
     let is_own = core::ptr::eq(&raw const task.space, scheduled.look_at(me).space);
     // Who lent it may have died meanwhile, or wait no longer.
-    let is_lent = task.is_alive() && task.waits_to_be_served(scheduled);
+    let is_lent = scheduled.with_chains(|kernel| task.lends(kernel));
     if !is_own && !is_lent {
+        // To another one: by now nobody lends this one.
         budget::recharge_running(scheduled, cpu, now);
         return true;
     }
@@ -143,11 +145,12 @@ pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
             task.stop_at_next(me, FaultKind::BudgetOverrun);
             task.look_again(scheduled);
         }
-        // The walk that follows finds whose account the running thread is charged to.
+        // It lends nothing any more, so the running thread is charged to another account, or none, before it goes on.
         ENDS_CALL => {
             if let Some(owner) = task.end_wait_only(scheduled, Error::BudgetSpent) {
                 deferred::walk_at_expiry(scheduled, owner);
             }
+            budget::recharge_running(scheduled, cpu, now);
         }
         _ => task.throttle(scheduled, cpu),
     }
@@ -261,9 +264,13 @@ impl Task {
         deferred::refill(scheduled, self.number());
     }
 
-    /// Whether its thread waits for a reply, or is about to.
-    fn waits_to_be_served(&self, scheduled: &Scheduled) -> bool {
-        !scheduled.look_at(self.port.thread()).blocked_on.is_null()
+    /// Whether others may be charged to its account: it lives, on this CPU, and waits for a reply, or is about to. A budget's end ends
+    /// just such a wait, and so the loan.
+    pub(crate) fn lends(&self, kernel: &Kernel) -> bool {
+        let thread = self.port.thread();
+        self.is_alive()
+            && kernel.look_at(thread).cpu == CpuRef::this()
+            && kernel.mutex_of(thread).is_some_and(RawMutex::is_kept)
     }
 
     /// Its supervisor receives what the manifest says.

@@ -5,6 +5,7 @@
 mod budget;
 mod chain;
 mod client;
+mod collusion;
 mod driver;
 mod fuzz;
 mod harm;
@@ -60,6 +61,8 @@ const HOLDS_REGISTERS: u64 = 26;
 /// Of those that call each other along a chain, and of the first one.
 const RELAYS: u64 = 27;
 const GIVES_UP: u64 = 28;
+/// Of those that would evade budgets together.
+const COLLUDES: u64 = 29;
 
 fn main(argument: u64) {
     let what = argument & 0xffff_ffff;
@@ -92,6 +95,7 @@ fn main(argument: u64) {
         HOLDS_REGISTERS => registers::hold(what != 0),
         RELAYS => chain::relay(what),
         GIVES_UP => chain::give_up(what),
+        COLLUDES => collusion::run(what),
         _ => exit(99),
     }
 }

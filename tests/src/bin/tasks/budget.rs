@@ -13,7 +13,7 @@ use crate::spread::{self, Asked, lives};
 use crate::{CLIENT, KEEPER, SERVER, Started, VICTIM, start};
 
 /// Tasks with a budget of 200 µs in each millisecond, and the highest priority.
-const SPENDER: (usize, u64) = (5, 19);
+pub(crate) const SPENDER: (usize, u64) = (5, 19);
 const STRICT: (usize, u64) = (6, 19);
 /// A task whose watchdog bites after 500 µs.
 const WATCHED: (usize, u64) = (7, 19);
@@ -22,7 +22,7 @@ const WATCHES: (usize, u64) = (KEEPER.0, 20);
 
 /// Of a period of a millisecond. One at the end of a period and the next one behind it are twice as much: tests that ask how late
 /// others are have a machine alone, where the periods begin with the task.
-const BUDGET: Nanos = Nanos::from_micros(200);
+pub(crate) const BUDGET: Nanos = Nanos::from_micros(200);
 
 /// What it ends with.
 fn code_of(task: Started) -> Result<u64, Failure> {
@@ -40,14 +40,18 @@ fn told(supervisor: Started) -> Result<(u64, u64), Failure> {
 }
 
 /// Starts one that is so important.
-fn start_at((number, role): (usize, u64), what: u64, priority: u8) -> Result<Started, Failure> {
+pub(crate) fn start_at(
+    (number, role): (usize, u64),
+    what: u64,
+    priority: u8,
+) -> Result<Started, Failure> {
     let argument = role << 32 | what;
     let thread = task::start_on(number, argument, 0, Some(priority))?;
     Ok(Started(thread, number))
 }
 
 /// Keeps deadlines for so many periods, at all times within one, beside what has the highest priority; says how late this was at most.
-fn keep_deadlines(periods: u64) -> Result<Nanos, Failure> {
+pub(crate) fn keep_deadlines(periods: u64) -> Result<Nanos, Failure> {
     let (mut due, mut latest) = (Instant::now(), Nanos::ZERO);
     let end = due + Nanos::from_millis(periods).to_cycles();
     while due < end {
@@ -58,7 +62,7 @@ fn keep_deadlines(periods: u64) -> Result<Nanos, Failure> {
     Ok(latest)
 }
 
-fn overruns(task: (usize, u64)) -> u64 {
+pub(crate) fn overruns(task: (usize, u64)) -> u64 {
     all()[task.0].overruns()
 }
 

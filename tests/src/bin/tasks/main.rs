@@ -5,6 +5,7 @@
 mod arrivals;
 mod budget;
 mod chain;
+mod collusion;
 mod devices;
 mod exceptions;
 mod fuzz;
