@@ -93,7 +93,7 @@ fn serve_other_cpus(scheduled: &mut Scheduled, cpu: CpuRef) {
         if MUTEXES {
             scheduled.nest(|| {
                 // A chain that is too long ends there, as for whoever began.
-                let _ = pi::walk_on(tid, nr_visited);
+                let _ = pi::walk_on::<true>(tid, nr_visited);
             });
         }
     });
@@ -247,7 +247,7 @@ fn walk(scheduled: &mut Scheduled, owner: ThreadId) {
         return;
     }
     scheduled.nest(|| {
-        let _ = pi::walk(owner);
+        let _ = pi::walk_on::<true>(owner, 0);
     });
 }
 
@@ -257,7 +257,7 @@ pub(crate) fn do_deferred(_: usize, _: Expiry) {
         Left::Walk(tid, nr_visited) => {
             if MUTEXES {
                 // A chain that is too long ends there, as for whoever began.
-                let _ = pi::walk_on(tid, nr_visited);
+                let _ = pi::walk_on::<true>(tid, nr_visited);
             }
         }
         #[cfg(feature = "tasks")]

@@ -26,6 +26,8 @@ use crate::config::MAX_CPUS;
 use crate::deferred;
 use crate::error::Error;
 use crate::other_cpu;
+#[cfg(feature = "tasks")]
+use crate::preempt::{self, PreemptGuard};
 use crate::probe::{events, places};
 use crate::sched;
 use crate::section::{self, Any, Kernel, Scheduled, Section};
@@ -89,17 +91,29 @@ pub(crate) fn nr_ended() -> u32 {
 /// on it is left to that CPU.
 #[inline(always)]
 pub(crate) fn walk(from: ThreadId) -> Result<(), Error> {
-    walk_on(from, 0)
+    walk_on::<{ !cfg!(feature = "tasks") }>(from, 0)
 }
 
-/// [`walk`] that has come to `from` behind so many others.
+/// [`walk`] that has come to `from` behind so many others. Where nothing comes between two of its sections but interrupts that are
+/// more important (`IN_INTERRUPT`), a thread has its priority and then the account that goes with it.
 #[inline(never)]
-pub(crate) fn walk_on(from: ThreadId, nr_visited: u8) -> Result<(), Error> {
+pub(crate) fn walk_on<const IN_INTERRUPT: bool>(
+    from: ThreadId,
+    nr_visited: u8,
+) -> Result<(), Error> {
     let mut walk = Walk::behind(nr_visited.into(), from);
     while let Some(tid) = walk.pending() {
         proof::bounded!("threads of a chain of owners that one interrupt walks along");
         let thread = TcbRef::of(tid);
         let mut section = section::enter();
+        #[cfg(feature = "tasks")]
+        let is_watched = budget::is_watched(&mut section);
+        // Up to where it has the priority, no other thread of this CPU finds the one and not the other.
+        #[cfg(feature = "tasks")]
+        let (mut section, guard) = match is_watched && !IN_INTERRUPT {
+            true => note_before(section, thread),
+            false => (section, None),
+        };
         // Inside, where a block does not become another CPU's thread's.
         if thread.is_elsewhere() {
             core::hint::cold_path();
@@ -107,8 +121,6 @@ pub(crate) fn walk_on(from: ThreadId, nr_visited: u8) -> Result<(), Error> {
             other_cpu::walk(thread, walk.nr_visited() as u8);
             break;
         }
-        #[cfg(feature = "tasks")]
-        let is_watched = budget::is_watched(&mut section);
         let change = walk.step(&World::of(&section));
         let section = match &change {
             Ok(Some(change)) => sched::requeue(section, change.tid, change.to, change.placement),
@@ -121,9 +133,12 @@ pub(crate) fn walk_on(from: ThreadId, nr_visited: u8) -> Result<(), Error> {
         };
         section.leave();
         #[cfg(feature = "tasks")]
-        if is_watched {
-            core::hint::cold_path();
-            budget::waiters_changed(thread);
+        {
+            drop(guard);
+            if is_watched && IN_INTERRUPT {
+                core::hint::cold_path();
+                budget::waiters_changed(thread);
+            }
         }
         let is_changed = change?.is_some();
         // It may be over by the time that it is acted upon.
@@ -150,6 +165,19 @@ pub(crate) fn walk_on(from: ThreadId, nr_visited: u8) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// A walk along a chain is about to give this thread a priority: it is charged to whoever lends that first. Preemption is off from there
+/// on, or whoever walks could be kept from running in between, by the end of its own budget perhaps, and another walk would lend the
+/// priority on without the account. Gives a section anew.
+#[cfg(feature = "tasks")]
+#[cold]
+#[inline(never)]
+fn note_before(section: Section<Any>, thread: TcbRef) -> (Section<Any>, Option<PreemptGuard>) {
+    section.leave_quietly();
+    let guard = preempt::disable();
+    budget::waiters_changed(thread);
+    (section::enter(), Some(guard))
 }
 
 /// The running thread, which has announced its wait, has another priority than when it did: does at that priority what

@@ -44,7 +44,7 @@ pub(crate) fn work_until(end: Instant) {
 }
 
 /// Sleeps, and works then until so many nanoseconds before its budget's end.
-fn work_up_to_the_end(before: u64) {
+pub(crate) fn work_up_to_the_end(before: u64) {
     sleep_until(Instant::after(Nanos::from_millis(2)));
     work_until(Instant::after(Nanos::new(200_000 - before)));
 }

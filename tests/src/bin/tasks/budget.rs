@@ -25,7 +25,7 @@ const WATCHES: (usize, u64) = (KEEPER.0, 20);
 pub(crate) const BUDGET: Nanos = Nanos::from_micros(200);
 
 /// What it ends with.
-fn code_of(task: Started) -> Result<u64, Failure> {
+pub(crate) fn code_of(task: Started) -> Result<u64, Failure> {
     match task.end()? {
         Ended::Exited(code) => Ok(code),
         Ended::Stopped(fault) => Err(Failure::new(format_args!("{fault}"))),
@@ -508,7 +508,7 @@ fn interruptions(time: Nanos) -> u64 {
 }
 
 /// Has this done at each of these times, which says how late a thread beside it was: by two budgets at most.
-fn nobody_is_late(
+pub(crate) fn nobody_is_late(
     times: impl Iterator<Item = u32>,
     mut latest_at: impl FnMut(u32) -> Result<Nanos, Failure>,
 ) -> Outcome {

@@ -3,9 +3,11 @@
 use takt_kernel::time::Nanos;
 use takt_tests::{check, note, target_test};
 
-use crate::budget::{BUDGET, SPENDER, keep_deadlines, overruns, start_at};
-use crate::{CLIENT, SERVER};
+use crate::budget::{BUDGET, SPENDER, code_of, keep_deadlines, nobody_is_late, overruns, start_at};
+use crate::{CLIENT, KEEPER, SERVER};
 
+/// The number of the task of that name.
+const CONTROL: usize = 4;
 const COLLUDES: u64 = 29;
 
 target_test! {
@@ -24,5 +26,22 @@ target_test! {
         spender.succeeds()?;
         client.succeeds()?;
         server.succeeds()
+    }
+
+    /// Whoever calls is kept from running by its budget's end while it lends its priority along a chain, and another one's time-out has
+    /// that lent on: the last one of the chain does not run for nothing.
+    fn a_priority_is_lent_with_its_budget(Alone) {
+        nobody_is_late((200..2_000).step_by(20), |before| {
+            let last = start_at((CONTROL, COLLUDES), 6, 8)?;
+            let second = start_at((KEEPER.0, COLLUDES), 5, 7)?;
+            let first = start_at((SERVER.0, COLLUDES), 6_000 << 8 | 4, 6)?;
+            let client = start_at((CLIENT.0, COLLUDES), 100 << 8 | 7, 20)?;
+            let spender = start_at((SPENDER.0, COLLUDES), u64::from(before) << 8 | 3, 99)?;
+            let latest = keep_deadlines(12)?;
+            for task in [last, second, first, client, spender] {
+                code_of(task)?;
+            }
+            Ok(latest)
+        })
     }
 }
